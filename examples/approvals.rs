@@ -54,14 +54,14 @@ impl Approver for Script {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut answers = vec![
         ApprovalResponse::Allow {
-            lasting: ApprovalScope::Once,
+            scope: ApprovalScope::Once,
             comment: Some("the last one today".to_owned()),
         },
         ApprovalResponse::Edit(json!({"to": "Ada", "amount": 10})),
         ApprovalResponse::allow(),
         ApprovalResponse::ReplaceResult("already paid in cash".to_owned()),
         ApprovalResponse::Deny(Some("not on a Friday".to_owned())),
-        ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None },
+        ApprovalResponse::Allow { scope: ApprovalScope::Session, comment: None },
     ];
     answers.reverse();
     let runtime = Runtime::builder()

@@ -33,7 +33,7 @@ async fn ask(
 ) -> Result<(String, Option<ArtifactId>), haft::Error> {
     let turn = run.turn().await?;
     let answer = turn.run(vec![ToolCall::new("c", name, arguments.clone())]).await.remove(0);
-    let kept = answer.truncation().and_then(|cut| cut.kept);
+    let kept = answer.truncation().and_then(|cut| cut.artifact);
     let id = kept.map(|id| id.to_string());
     let id = id.or_else(|| Some(arguments["id"].as_str()?.to_owned())).unwrap_or_default();
     println!("> {name}\n{}\n", answer.text().replace(&id, "ID"));

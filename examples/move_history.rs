@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{Dialect, history::Ending, serde_json::json};
+use haft::{Dialect, history::LastTurn, serde_json::json};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let history = json!({
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ],
     });
     let transcript = Dialect::Anthropic.read_history(&history)?;
-    if let Err(error) = transcript.check(Ending::Closed) {
+    if let Err(error) = transcript.check(LastTurn::Closed) {
         println!("strict: {error}");
     }
     let moved = transcript.write(Dialect::Mistral)?;

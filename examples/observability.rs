@@ -60,12 +60,12 @@ async fn main() -> Result<(), haft::Error> {
         match item {
             StreamItem::Lagged(gap) => println!(
                 "  {:>2} to {}: missed {}, of them {} notes and {} ends",
-                gap.from_seq, gap.to_seq, gap.count, gap.notes, gap.ends
+                gap.from_seq, gap.to_seq, gap.count, gap.progress_events, gap.terminal_events
             ),
             StreamItem::Event(item) => {
                 if let Event::Finished { tool_name, failed, .. } = &item.event {
                     let end = failed.map_or("ok", |code| code.as_str());
-                    let (seq, who) = (item.at.seq, &item.at.who);
+                    let (seq, who) = (item.at.seq, &item.at.source);
                     println!("  {seq:>2} {} turn {}: {tool_name} {end}", who.run, who.cycle);
                 }
             }

@@ -27,16 +27,16 @@ fn is_real(path: &[u8]) -> bool {
 
 fn protected(names: &Protected, path: &[u8]) {
     let own = Path::new(OsStr::from_bytes(path));
-    let standing = names.standing(own);
+    let standing = names.protection(own);
     let below = own.join("below");
     for change in CHANGES {
         let is_refused = names.check(own, change).is_err();
         match standing {
-            Protection::Free => assert!(!is_refused, "{own:?} {change:?}"),
+            Protection::Unprotected => assert!(!is_refused, "{own:?} {change:?}"),
             Protection::Protected => {
                 assert!(is_refused && names.check(&below, change).is_err(), "{own:?} {change:?}");
             }
-            Protection::Above => {}
+            Protection::Contains => {}
         }
     }
     // Another letter case of a name is never less protected.
@@ -44,7 +44,7 @@ fn protected(names: &Protected, path: &[u8]) {
     if standing == Protection::Protected && is_everywhere {
         let other = path.to_ascii_uppercase();
         let other = Path::new(OsStr::from_bytes(&other));
-        assert_eq!(names.standing(other), Protection::Protected, "{own:?}");
+        assert_eq!(names.protection(other), Protection::Protected, "{own:?}");
     }
 }
 

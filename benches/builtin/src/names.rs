@@ -200,7 +200,9 @@ fn confined(place: &Place, sandbox: &Sandbox, profile: &Profile, load: &str) -> 
     ended(place.tokio.block_on(sandbox.run(command, profile.clone())))
 }
 
-fn ended(ended: Result<haft_sandbox::ProcessResult, haft_sandbox::Error>) -> Result<(), String> {
+fn ended(
+    ended: Result<haft_sandbox::ProcessResult, haft_sandbox::SandboxError>,
+) -> Result<(), String> {
     match ended.map_err(|e| e.to_string())? {
         ended if ended.is_success() => Ok(()),
         ended => {

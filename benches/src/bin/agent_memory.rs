@@ -1,7 +1,7 @@
-//! The memory of many agent runs in one process: a thousand runs that all wait inside of a tool.
+//! Many agent runs in one process: a thousand runs that all wait inside of a tool.
 //!
-//! Prints the memory of the process before and during, in total and for each run, and the size
-//! of a run's history as JSON. It fails if a run takes more than 64 KiB beyond its history.
+//! Prints the memory of each run, how much of it is more than the run's history as JSON, and the
+//! processor time of a turn. It fails if a run takes more than 64 KiB beyond its history.
 //!
 //! `cargo run --release -p haft-benches --bin agent_memory [-- --runs 1000]`
 
@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use cpu_time::ProcessTime;
 use futures_util::future::join_all;
 use haft::{
     Runtime, ToolRegistry,
@@ -50,7 +51,7 @@ async fn measure(runs: usize) -> Result<(), String> {
     let first = runner.run(&agent, "Go.").await.map_err(|e| e.to_string())?;
     let history = serde_json::to_string(&first.history).map_err(|e| e.to_string())?.len() as u64;
     waiting.store(0, Ordering::SeqCst);
-    let before = resident()?;
+    let (before, cpu) = (resident()?, ProcessTime::now());
     let all = join_all((0..runs).map(|_| runner.run(&agent, "Go.")));
     let during = async {
         let all_wait = async {
@@ -69,9 +70,12 @@ async fn measure(runs: usize) -> Result<(), String> {
     if failed > 0 {
         return Err(format!("{failed} runs failed"));
     }
+    let turns = results.iter().flatten().map(|result| u64::from(result.usage.turns)).sum::<u64>();
+    let cpu = cpu.elapsed().as_nanos() / u128::from(turns.max(1));
     let each = during?.saturating_sub(before) / runs.max(1) as u64;
     let beyond = each.saturating_sub(history);
     println!("{runs} runs: {each} bytes each, {beyond} beyond a history of {history} bytes");
+    println!("{turns} turns: {cpu} ns of processor time each");
     match beyond > MAX_RUN_BYTES {
         true => Err(format!("a run may take {MAX_RUN_BYTES} bytes beyond its history")),
         false => Ok(()),

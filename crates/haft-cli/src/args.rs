@@ -229,7 +229,8 @@ pub(crate) enum Tools {
 
 The second column is the verdict that the present rules, trust and sandbox give to an example call:
 it runs without a question, it asks, it is denied, or the tool is hidden from the model. `runs or
-asks` means that the tool classifies each call. `haft explain` shows the verdict of any call.")]
+asks` means that the tool classifies each call, `depends on the arguments` that rules decide about
+some calls; `haft tools show` lists them. `haft explain` shows the verdict of any call.")]
     List {
         #[command(flatten)]
         place: WorkspaceArgs,
@@ -237,6 +238,14 @@ asks` means that the tool classifies each call. `haft explain` shows the verdict
         rules: Rules,
         #[command(flatten)]
         output: Output,
+    },
+    /// Print the names of the tools, one per line, for completion scripts
+    #[command(hide = true)]
+    Names {
+        #[command(flatten)]
+        place: WorkspaceArgs,
+        #[command(flatten)]
+        rules: Rules,
     },
     /// Show one tool: its arguments, what happens to a call here, and what it declares
     #[command(after_help = "Examples:
@@ -455,6 +464,14 @@ pub(crate) struct Rules {
     pub(crate) quiet: bool,
 }
 
+impl Rules {
+    /// The same without notes.
+    pub(crate) fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+}
+
 /// A call to explain.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
@@ -622,22 +639,6 @@ fn choices<T: Clone + Send + Sync + 'static>(
         let found = known.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.clone()).ok_or("unknown value")
     })
-}
-
-/// Returns the command for completion scripts: a tool argument completes these names. The real
-/// command takes any name, because configuration files declare tools too.
-pub(crate) fn with_tool_names(names: &[&'static str]) -> Command {
-    let complete = |command: Command| {
-        let names = PossibleValuesParser::new(names.to_vec());
-        command.mut_arg("tool", |argument| argument.value_parser(names).index(1))
-    };
-    // A changed argument moves to the end, so the order is given by index.
-    let complete_call =
-        |command: Command| complete(command).mut_arg("pairs", |argument| argument.index(2));
-    Cli::command()
-        .mut_subcommand("call", complete_call)
-        .mut_subcommand("explain", complete_call)
-        .mut_subcommand("tools", |tools| tools.mut_subcommand("show", complete))
 }
 
 /// Returns the whole command, with the list of exit codes where its help shows it.

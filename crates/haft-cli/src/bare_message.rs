@@ -37,6 +37,19 @@ pub(crate) struct CompleteResponse {
     pub(crate) is_stop_assumed: bool,
 }
 
+impl CompleteResponse {
+    /// Why the dialect could be another one; `None` if the format decides it.
+    pub(crate) fn dialect_note(&self, named: Option<Dialect>) -> Option<String> {
+        let dialect = self.dialect.filter(|_| named.is_none() && self.is_stop_assumed)?;
+        let others = match dialect {
+            Dialect::OpenAiChat => "; `--dialect mistral` answers as mistral",
+            Dialect::Gemini => "; `--dialect gemini-json` answers as gemini-json",
+            _ => "",
+        };
+        Some(format!("the message was read as {dialect}{others}"))
+    }
+}
+
 /// Completes a bare message.
 pub(crate) fn complete(response: Value, named: Option<Dialect>) -> CompleteResponse {
     match wrapped(&response, named) {

@@ -154,7 +154,7 @@ pub(crate) fn find<'a>(registry: &'a ToolRegistry, name: &str) -> Option<&'a Reg
 }
 
 /// Converts an error of the sandbox, with its hint.
-pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
+pub(crate) fn problem(error: haft_sandbox::SandboxError) -> Problem {
     let text = error.to_string();
     let message = text.split("\nhint: ").next().unwrap_or_default();
     match error.hint_text() {

@@ -130,6 +130,10 @@ fn as_json(answer: &ToolResult, hints: &[String]) -> Value {
         "ok": !answer.is_error(),
         key: whole.get_mut(key).map(Value::take),
     });
+    if let Some(truncation) = whole.get_mut("truncation").map(Value::take).filter(|t| !t.is_null())
+    {
+        answered["truncation"] = truncation;
+    }
     if let Some(tier) = answer.tier() {
         answered["tier"] = tier.clone();
     }

@@ -84,9 +84,9 @@ impl<A: Approver> Approver for RecordingApprover<A> {
 /// The line for an answer; `None` for one that asks again with other arguments.
 fn line(question: &ApprovalRequest<'_>, answer: &ApprovalResponse, by: &str) -> Option<Value> {
     let (decision, word) = match answer {
-        ApprovalResponse::Allow { lasting: ApprovalScope::Once, .. } => ("allow", "once"),
-        ApprovalResponse::Allow { lasting: ApprovalScope::Session, .. } => ("allow", "session"),
-        ApprovalResponse::Allow { lasting: ApprovalScope::Always, .. } => ("allow", "always"),
+        ApprovalResponse::Allow { scope: ApprovalScope::Once, .. } => ("allow", "once"),
+        ApprovalResponse::Allow { scope: ApprovalScope::Session, .. } => ("allow", "session"),
+        ApprovalResponse::Allow { scope: ApprovalScope::Always, .. } => ("allow", "always"),
         ApprovalResponse::Grant(_) => ("allow", "grant"),
         ApprovalResponse::ReplaceResult(_) => ("deny", "instead"),
         ApprovalResponse::Deny(_) => ("deny", "no"),
@@ -95,7 +95,7 @@ fn line(question: &ApprovalRequest<'_>, answer: &ApprovalResponse, by: &str) -> 
     let call = question.call;
     let scope = call.context().scope();
     let known = schema::parameters(call.tool().input_schema());
-    let mut arguments = Value::clone(&call.shown());
+    let mut arguments = Value::clone(&call.redacted_arguments());
     for (key, value) in arguments.as_object_mut().into_iter().flatten() {
         if known.iter().any(|p| p.name == key && p.is_secret()) {
             *value = json!(HIDDEN);

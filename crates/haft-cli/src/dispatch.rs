@@ -50,8 +50,11 @@ fn complete(
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
-    let bare_message::CompleteResponse { dialect, response, is_stop_assumed } =
-        bare_message::complete(response, args.dialect);
+    let whole = bare_message::complete(response, args.dialect);
+    if let Some(note) = whole.dialect_note(args.dialect) {
+        setup.note(note);
+    }
+    let bare_message::CompleteResponse { dialect, response, is_stop_assumed } = whole;
     let dialect =
         dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let mut parsed = dialect.parse(&response)?;

@@ -32,7 +32,7 @@ pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Prob
     let tried = session::block_on(async move {
         let sandbox = Sandbox::detect(Helper::ThisProgram).await?;
         let findings = sandbox.self_test(&directory).await?;
-        Ok::<_, haft_sandbox::Error>(findings)
+        Ok::<_, haft_sandbox::SandboxError>(findings)
     })?;
     drop(scene);
     match tried {

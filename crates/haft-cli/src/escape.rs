@@ -119,6 +119,7 @@ pub(crate) fn fold(page: &str, width: usize) -> String {
     let mark = if width >= 12 { FOLDED } else { "│" };
     let mut out = String::with_capacity(page.len());
     let mut used = 0;
+    let mut is_word_start = true;
     let mut chars = page.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -135,10 +136,21 @@ pub(crate) fn fold(page: &str, width: usize) -> String {
             '\n' => {
                 out.push(c);
                 used = 0;
+                is_word_start = true;
                 continue;
             }
             _ => {}
         }
+        // A word that fits the next line is not broken.
+        if is_word_start && !matches!(c, ' ' | '\t') && used > columns(mark) {
+            let word = column_width(c) + word_columns(chars.clone());
+            if used + word > width && columns(mark) + word <= width {
+                out.push('\n');
+                out.push_str(mark);
+                used = columns(mark);
+            }
+        }
+        is_word_start = matches!(c, ' ' | '\t');
         let (shown, times) = if c == '\t' { (' ', 4) } else { (c, 1) };
         for _ in 0..times {
             let wide = column_width(shown);
@@ -158,6 +170,19 @@ pub(crate) fn fold(page: &str, width: usize) -> String {
     out
 }
 
+/// The columns up to the next blank or the end of the line. Colour codes take none.
+fn word_columns(mut chars: impl Iterator<Item = char>) -> usize {
+    let mut used = 0;
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' | '\t' | '\n' => break,
+            '\u{1b}' => drop(chars.find(char::is_ascii_alphabetic)),
+            _ => used += column_width(c),
+        }
+    }
+    used
+}
+
 /// Wraps text at a width, at blanks where possible. No character is lost.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
@@ -166,8 +191,14 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         let mut rest = line;
         while let Some(end) = break_at(rest, width) {
             let at = match rest[..end].rfind(' ') {
-                // A break in the first half would leave a ragged edge and win little.
-                Some(blank) if columns(&rest[..blank]) * 2 > width => blank + 1,
+                // A word that is wider than a line is broken, and starts on the present line if
+                // more than half of that is free.
+                Some(blank)
+                    if columns(&rest[..blank]) * 2 > width
+                        || word_columns(rest[blank + 1..].chars()) <= width =>
+                {
+                    blank + 1
+                }
                 _ => end,
             };
             lines.push(rest[..at].to_owned());
@@ -258,6 +289,16 @@ mod tests {
             let whole: String = whole.chars().filter(|c| !" │\n\t".contains(*c)).collect();
             assert_eq!(joined, whole, "{width}: nothing is left out");
         }
+    }
+
+    #[test]
+    fn word_that_fits_a_line_is_not_broken() {
+        assert_eq!(wrap("a approval-question x", 17), ["a ", "approval-question", " x"]);
+        assert_eq!(wrap("ab abcdefghijkl", 6), ["ab abc", "defghi", "jkl"], "wider than a line");
+        let folded = fold("  asked because  the \u{1b}[33mclassification is unknown\u{1b}[0m", 20);
+        let plain = anstream::adapter::strip_str(&folded).to_string();
+        let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["  asked because  the", "  │  classification", "  │  is unknown"]);
     }
 
     #[test]

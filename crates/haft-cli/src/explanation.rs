@@ -38,14 +38,15 @@ fn sanitized(explanation: &Explanation) -> Explanation {
     let verdict = &explanation.verdict;
     clean.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
         .by(one_line(&verdict.source));
-    let texts = clean.risk.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.flip);
+    let texts =
+        clean.touches.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.smallest_change);
     texts.for_each(|text| *text = one_line(text));
     for check in &mut clean.checks {
-        for text in [&mut check.what, &mut check.result, &mut check.why] {
+        for text in [&mut check.check, &mut check.result, &mut check.why] {
             *text = one_line(text);
         }
     }
-    for near in &mut clean.near {
+    for near in &mut clean.near_misses {
         near.rule.pattern = one_line(&near.rule.pattern);
         near.missing = one_line(&near.missing);
     }

@@ -242,13 +242,16 @@ fn side_by_side(row: &[(Style, String)], widths: &[usize], indent: usize) -> Vec
 
 /// A row whose cells follow one another, for a terminal that is too narrow for the columns.
 fn in_sequence(row: &[(Style, String)], indent: usize, width: usize) -> Vec<String> {
+    // A row without a first cell belongs to the row above it.
+    let belongs = row.len() > 1 && row.first().is_some_and(|cell| cell.1.is_empty());
+    let indent = if belongs { indent + 2 } else { indent };
     let cells: Vec<String> = row
         .iter()
         .filter(|cell| !cell.1.is_empty())
         .map(|(style, text)| paint(*style, text))
         .collect();
     let line = format!("{}{}", " ".repeat(indent), cells.join("  "));
-    let prefix = " ".repeat(indent + 4);
+    let prefix = " ".repeat((indent + 4).min(width / 2));
     if columns(&line) <= width { vec![line] } else { wrap_line(&line, width, &prefix) }
 }
 
@@ -293,6 +296,16 @@ mod tests {
         assert_eq!(
             table(Some(30), &rows),
             " read_file  runs unasked\n     Reads a text file with\n     line numbers.\n"
+        );
+    }
+
+    #[test]
+    fn narrow_row_without_a_first_cell_is_indented() {
+        let rows = [["batch 1", "read_file", "runs"], ["", "list_files", "it is read-only too"]];
+        assert_eq!(
+            table(Some(24), &rows),
+            " batch 1  read_file  runs\n   list_files  it is\n       read-only too\n"
+                .replace("  runs", "\n     runs")
         );
     }
 

@@ -117,7 +117,7 @@ fn take(page: &mut Page, item: &StreamItem) {
     page.advance(Instant::now());
     match item {
         StreamItem::Event(item) => take_event(page, item),
-        StreamItem::Lagged(missed) if missed.notes > 0 => page.miss(),
+        StreamItem::Lagged(missed) if missed.progress_events > 0 => page.miss(),
         StreamItem::Lagged(_) => {}
     }
 }

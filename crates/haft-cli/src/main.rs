@@ -57,6 +57,7 @@ mod schema;
 mod input;
 mod style;
 mod colour;
+mod completions;
 mod escape;
 mod error;
 
@@ -126,22 +127,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             return tools::run(args, |place, rules| Setup::open(&host_env_in(place)?, rules));
         }
         Cmd::Completions { shell } => {
-            // Written to memory first: the generator panics on a closed pipe.
-            let mut script = Vec::new();
-            let names = builtin::NAMES;
-            let mut command = args::with_tool_names(&names);
-            clap_complete::generate(*shell, &mut command, "haft", &mut script);
-            if *shell == clap_complete::Shell::Fish {
-                // The generator for fish leaves out positional arguments.
-                for parent in ["call", "explain", "show"] {
-                    let names = names.join(" ");
-                    let line = format!(
-                        "complete -c haft -n \"__fish_seen_subcommand_from {parent}\" -f -a \"{names}\"\n"
-                    );
-                    script.extend(line.into_bytes());
-                }
-            }
-            style::print(String::from_utf8_lossy(&script))?;
+            style::print(completions::script(*shell))?;
         }
         Cmd::ExitCodes { output } if output.json => {
             let codes: Vec<Value> = FailureCode::ALL

@@ -25,7 +25,7 @@ pub(crate) fn start(
     runtime: RuntimeBuilder,
 ) -> Result<(RuntimeBuilder, Option<Telemetry>), Problem> {
     let Some(url) = url.or_else(|| setup.variable(VARIABLE)) else { return Ok((runtime, None)) };
-    let wrong = |e: haft_otel::Error| Problem::new(e.to_string());
+    let wrong = |e: haft_otel::OtlpError| Problem::new(e.to_string());
     let telemetry = Telemetry::otlp(url).build().map_err(wrong)?;
     telemetry.subscribe().map_err(wrong)?;
     Ok((runtime.observer(telemetry.observer()), Some(telemetry)))

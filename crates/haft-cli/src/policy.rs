@@ -9,7 +9,7 @@ use haft::policy::{Decision, ExampleResult, Rule, Rules, SourceLocation};
 use serde_json::{Value, json};
 
 use crate::{
-    args, decisions,
+    args, builtin, decisions,
     error::Problem,
     host_env::HostEnv,
     location,
@@ -76,7 +76,8 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         let file = rule.place.file.as_ref().map_or_else(String::new, |f| location::short(f, here));
         files.entry(file).or_default().add(rule);
     }
-    let findings = findings(&rules, here);
+    let mut findings = findings(&rules, here);
+    findings.extend(unmatched_budget(setup)?);
     let mode = setup.loaded.context.mode;
     if output.json {
         let files: Vec<Value> = files
@@ -138,6 +139,28 @@ fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
                 "also": finding.also.as_ref().map(at)})
         })
         .collect()
+}
+
+/// Keys of `[budget]` that match no tool of this directory.
+fn unmatched_budget(setup: &Setup) -> Result<Vec<Value>, Problem> {
+    let budget = &setup.loaded.budget;
+    if budget.calls_of.is_empty() && budget.price_of.is_empty() {
+        return Ok(Vec::new());
+    }
+    let registry = builtin::all(setup)?.build()?;
+    let names: Vec<&str> = registry.own().map(|entry| entry.name().as_str()).collect();
+    let unmatched = budget.unmatched(&names).into_iter();
+    Ok(unmatched
+        .map(|(key, glob)| {
+            let hint = match style::nearest(glob, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`haft tools list` lists the tools".to_owned(),
+            };
+            json!({"at": format!("[budget] {}", key.as_str()), "kind": "never_matches",
+                "message": format!("`{glob}` matches no tool of this directory"),
+                "hint": hint, "also": null})
+        })
+        .collect())
 }
 
 fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {

@@ -165,7 +165,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                     continue;
                 }
             };
-            return Ok(ApprovalResponse::Allow { lasting, comment: said() });
+            return Ok(ApprovalResponse::Allow { scope: lasting, comment: said() });
         }
         self.write("  no valid answer: denied\n");
         Ok(ApprovalResponse::Deny(comment))
@@ -278,14 +278,14 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
 
 /// The text of an approval question, without the keys.
 fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
-    let (entry, arguments) = (question.call.tool(), question.call.shown());
+    let (entry, arguments) = (question.call.tool(), question.call.redacted_arguments());
     let explanation = question.explanation;
     let known = schema::parameters(entry.input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
     let command =
         arguments.get("command").and_then(Value::as_str).filter(|_| !is_secret("command"));
 
-    let mut risk: Vec<String> = explanation.risk.iter().map(|r| one_line(r)).collect();
+    let mut risk: Vec<String> = explanation.touches.iter().map(|r| one_line(r)).collect();
     let own = command.map(|command| format!("run `{}`", one_line(command.trim())));
     risk.retain(|word| Some(word) != own.as_ref());
     let head = command.unwrap_or(entry.name().as_str());
@@ -415,7 +415,7 @@ fn text(value: &Value) -> String {
 fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
     let arguments = question.call.arguments().as_object().into_iter().flatten();
     let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
-    let traced = question.call.seen().trace(open, usize::MAX);
+    let traced = question.call.taint().trace(open, usize::MAX);
     let redactor = question.call.redactor();
     let mut found: Vec<String> = Vec::new();
     for (value, taint) in traced.found {
@@ -485,7 +485,7 @@ fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usiz
     let known = schema::parameters(question.call.tool().input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
     let none = serde_json::Map::new();
-    let shown = |all: &Value| question.call.shown_with(&Arc::new(all.clone()));
+    let shown = |all: &Value| question.call.redact_arguments(&Arc::new(all.clone()));
     let shown = (shown(old), shown(new));
     let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
     let mut out = String::new();
@@ -629,9 +629,9 @@ mod tests {
                     column: 1,
                 },
             });
-            said.risk = self.risk.iter().map(|&word| word.to_owned()).collect();
+            said.touches = self.risk.iter().map(|&word| word.to_owned()).collect();
             said.tainted_by = self.tainted_by.iter().map(|&word| word.to_owned()).collect();
-            said.flip = Some("add an `except`".to_owned());
+            said.smallest_change = Some("add an `except`".to_owned());
             said
         }
 

@@ -163,9 +163,15 @@ fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
 
 fn size_of(facts: &ArtifactMeta) -> String {
     match (facts.chars, facts.lines) {
-        (Some(chars), Some(lines)) => format!("{chars} characters, {lines} lines"),
-        _ => format!("{} bytes", facts.bytes),
+        (Some(chars), Some(lines)) => {
+            format!("{}, {}", counted(chars, "character"), counted(lines, "line"))
+        }
+        _ => counted(facts.bytes, "byte"),
     }
+}
+
+fn counted(count: impl TryInto<usize>, unit: &str) -> String {
+    style::count(count.try_into().unwrap_or(usize::MAX), unit)
 }
 
 fn meta_json(facts: &ArtifactMeta) -> Value {
@@ -198,7 +204,8 @@ fn default_directory(host: &HostEnv) -> Option<PathBuf> {
 /// Prints why a result could not be stored, if the directory is the cause. The model only reads
 /// that it was not stored.
 pub(crate) fn report_lost_results(answers: &[ToolResult], args: &args::Artifacts, host: &HostEnv) {
-    let is_lost = answers.iter().filter_map(ToolResult::truncation).any(|cut| cut.kept.is_none());
+    let is_lost =
+        answers.iter().filter_map(ToolResult::truncation).any(|cut| cut.artifact.is_none());
     if !is_lost || args.directory.is_some() {
         return;
     }
@@ -224,8 +231,9 @@ pub(crate) fn store_large_results(
         (None, Some(directory)) => Artifacts::directory_when_needed(directory, limits),
         (None, None) => return Ok(runtime),
     };
-    // The printed command must find the result, so it names the same directory.
+    // The printed command must find the result from every directory.
     let option = args.directory.as_ref().map_or_else(String::new, |directory| {
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
         format!(
             " --artifacts '{}'",
             style::visible(&directory.display().to_string()).replace('\'', "'\\''")

@@ -13,6 +13,7 @@ use crate::{
     args,
     error::{Problem, print_error},
     host_env::HostEnv,
+    input,
     progress::RunAbout,
     screen, session,
     setup::Setup,
@@ -27,10 +28,13 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
             return Err(Problem::new("a run that is resumed goes on with its own task")
                 .hint("leave the task out, or send a message with `haft chat --resume RUN`"));
         }
-        (Some(task), None) if task.trim().is_empty() => {
-            return Err(Problem::new("the task is empty").hint("say what the agent is to do"));
+        (Some(task), None) => {
+            let task = if task == "-" { input::stdin()? } else { task.clone() };
+            if task.trim().is_empty() {
+                return Err(Problem::new("the task is empty").hint("say what the agent is to do"));
+            }
+            task
         }
-        (Some(task), None) => task.clone(),
         (None, Some(_)) => String::new(),
         (None, None) => ready.task.clone().ok_or_else(|| {
             Problem::new("the task is missing, and the script names none")

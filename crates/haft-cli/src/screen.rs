@@ -7,7 +7,7 @@
 //! INVARIANT: while a question is open, neither live output nor a status line is written.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     io::{self, IsTerminal as _, Write as _},
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
@@ -37,13 +37,32 @@ struct Screen {
 impl Screen {
     /// Erases the status line, and what the keyboard has echoed behind it. Blanks do it on every
     /// terminal; escape codes do not, and `NO_COLOR` removes them.
-    fn erase_status(&mut self, out: &mut impl io::Write) -> io::Result<()> {
-        if self.status.is_empty() {
-            return Ok(());
+    fn erase_status(&mut self, out: &mut String) {
+        if !self.status.is_empty() {
+            self.status.clear();
+            out.push('\r');
+            out.extend(std::iter::repeat_n(' ', line_width()));
+            out.push('\r');
         }
-        self.status.clear();
-        write!(out, "\r{:width$}\r", "", width = line_width())
     }
+}
+
+/// Writes a text at once, so that what the keyboard echoes cannot come in between. A closed
+/// terminal must not stop the calls, so errors are ignored.
+fn write(text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    let mut out = anstream::stderr().lock();
+    let is_plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
+    let _ = match is_plain {
+        true => {
+            let plain = anstream::adapter::strip_str(text).to_string();
+            out.write_all(plain.as_bytes())
+        }
+        false => out.write_all(text.as_bytes()),
+    };
+    let _ = out.flush();
 }
 
 fn lock() -> MutexGuard<'static, Screen> {
@@ -108,29 +127,33 @@ pub(crate) fn show(lines: &str, status: &str) -> bool {
     if lines.is_empty() && status == screen.status {
         return true; // a line that is written again and again flickers
     }
-    let mut out = anstream::stderr().lock();
-    // A closed terminal must not stop the calls.
-    let _ = screen.erase_status(&mut out);
-    let _ = out.write_all(lines.as_bytes());
-    let _ = out.write_all(status.as_bytes());
+    let mut out = String::new();
+    screen.erase_status(&mut out);
+    out.push_str(lines);
+    out.push_str(status);
+    write(&out);
     status.clone_into(&mut screen.status);
-    let _ = out.flush();
     true
 }
 
 /// Writes a message on a line of its own.
 pub(crate) fn message(text: impl fmt::Display) {
     let mut screen = lock();
-    let mut out = anstream::stderr().lock();
-    let _ = screen.erase_status(&mut out);
+    let mut out = String::new();
+    screen.erase_status(&mut out);
     let _ = writeln!(out, "{text}");
+    write(&out);
 }
 
 /// Ends the line in which the terminal has echoed `^C`.
 pub(crate) fn end_echo() {
     let mut screen = lock();
-    let mut out = anstream::stderr().lock();
-    let _ = if screen.status.is_empty() { writeln!(out) } else { screen.erase_status(&mut out) };
+    let mut out = String::new();
+    match screen.status.is_empty() {
+        true => out.push('\n'),
+        false => screen.erase_status(&mut out),
+    }
+    write(&out);
 }
 
 /// Erases the status line before the process ends. Does not wait for a blocked terminal.
@@ -141,7 +164,9 @@ pub(crate) fn leave() {
         Err(TryLockError::WouldBlock) => None,
     };
     if let Some(mut screen) = screen {
-        let _ = screen.erase_status(&mut anstream::stderr().lock());
+        let mut out = String::new();
+        screen.erase_status(&mut out);
+        write(&out);
     }
 }
 
@@ -158,7 +183,9 @@ impl OpenQuestion {
     pub(crate) fn new() -> Self {
         let mut screen = lock();
         screen.questions += 1;
-        let _ = screen.erase_status(&mut anstream::stderr().lock());
+        let mut out = String::new();
+        screen.erase_status(&mut out);
+        write(&out);
         Self(())
     }
 }
@@ -177,14 +204,13 @@ mod tests {
     #[test]
     fn status_line_is_erased_once_and_whole() {
         let mut screen = Screen { status: "running 2 s".to_owned(), questions: 0 };
-        let mut out = Vec::new();
-        screen.erase_status(&mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let mut text = String::new();
+        screen.erase_status(&mut text);
         assert_eq!(text.trim_matches('\r').trim_matches(' '), "");
         assert_eq!(text.len(), line_width() + 2);
-        let mut out = Vec::new();
-        screen.erase_status(&mut out).unwrap();
-        assert_eq!(out, b"");
+        let mut text = String::new();
+        screen.erase_status(&mut text);
+        assert_eq!(text, "");
     }
 
     #[test]

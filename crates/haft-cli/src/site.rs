@@ -17,7 +17,7 @@ use haft::{
     host::config_files::{CONFIG_FILES, LOCAL_FILE},
     policy::{
         ConfigFile, ConfigLayer, FileFormat, HookScript, HookSpec, LoadOptions, RuleWrite, Rules,
-        TrustedDirs, Uncovered,
+        TrustedDirs, UntrustedReason,
     },
 };
 
@@ -294,7 +294,7 @@ impl Site {
         &self,
         book: &TrustedDirs,
         file: &ConfigFile,
-    ) -> Result<BTreeMap<PathBuf, HookScript>, Uncovered> {
+    ) -> Result<BTreeMap<PathBuf, HookScript>, UntrustedReason> {
         book.covers(&file.path, file.text.as_bytes(), trust_file::identify)?;
         let mut covered = BTreeMap::new();
         for (script, content) in self.scripts_of(file) {
@@ -316,7 +316,7 @@ impl Site {
                 }
                 _ => {
                     let shown = script.strip_prefix(&file.anchor).unwrap_or(&script);
-                    return Err(Uncovered::Script(shown.display().to_string()));
+                    return Err(UntrustedReason::Script(shown.display().to_string()));
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use anstyle::Style;
 use haft::{
     BoxFuture, Failure, Runtime, ToolCall, ToolRegistry,
-    policy::{Decision, Verdict},
+    policy::{Decision, Rules, Verdict},
     registry::{RegisteredTool, ToolRegistryBuilder},
     schema::Schema,
     tool::{DynTool, Effect, Isolation, Manifest, ResultLimit, Scope},
@@ -33,6 +33,8 @@ pub(crate) enum DefaultVerdict {
     Runs,
     /// Some calls run, others ask: the tool classifies each call.
     RunsOrAsks,
+    /// Rules decide by the arguments.
+    Depends,
     /// A person is asked; without one it is denied.
     Asks,
     /// It is denied.
@@ -46,6 +48,7 @@ impl DefaultVerdict {
         match self {
             Self::Runs => "runs",
             Self::RunsOrAsks => "runs or asks",
+            Self::Depends => "depends on the arguments",
             Self::Asks => "asks",
             Self::Denied => "denied",
             Self::Hidden => "hidden",
@@ -57,6 +60,7 @@ impl DefaultVerdict {
         match self {
             Self::Runs => "runs without a question",
             Self::RunsOrAsks => "runs without a question, or asks: it depends on the arguments",
+            Self::Depends => "depends on the arguments: rules decide about some calls",
             Self::Asks => "asks for approval; without an approver it is denied",
             Self::Denied => "is denied",
             Self::Hidden => "is denied, and the tool is hidden from the model",
@@ -66,7 +70,7 @@ impl DefaultVerdict {
     pub(crate) fn colour(self) -> Style {
         match self {
             Self::Runs => GOOD,
-            Self::RunsOrAsks | Self::Asks => WARN,
+            Self::RunsOrAsks | Self::Depends | Self::Asks => WARN,
             Self::Denied | Self::Hidden => BAD,
         }
     }
@@ -81,6 +85,8 @@ pub(crate) struct ToolStatus {
     pub(crate) source: String,
     /// The arguments of the example call; `None` for a hidden tool.
     pub(crate) example: Option<Value>,
+    /// The rules that decide about calls with other arguments.
+    pub(crate) rules: Vec<String>,
 }
 
 impl ToolStatus {
@@ -93,7 +99,21 @@ impl ToolStatus {
             Decision::Deny => DefaultVerdict::Denied,
         };
         let (why, source) = (verdict.reason.to_string(), verdict.source.to_string());
-        Self { verdict: decided, why, source, example: Some(example) }
+        Self { verdict: decided, why, source, example: Some(example), rules: Vec::new() }
+    }
+
+    /// Adds the rules that give another verdict to calls with other arguments.
+    fn add_rules(&mut self, decision: &Decision, entry: &RegisteredTool, rules: &Rules) {
+        for (rule, pattern) in rules.rules_on_arguments_of(&entry.policy_tool()) {
+            let line = format!("{} {} \"{pattern}\"", rule.place, rule.decision.as_str());
+            let is_source = line == self.source && rule.decision != Decision::Allow;
+            if rule.decision != *decision || is_source {
+                self.rules.push(line);
+            }
+        }
+        if !self.rules.is_empty() {
+            self.verdict = DefaultVerdict::Depends;
+        }
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -102,6 +122,7 @@ impl ToolStatus {
             "reason": self.why,
             "source": self.source,
             "example": self.example,
+            "rules": self.rules,
         })
     }
 }
@@ -116,6 +137,7 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Proble
     let entries: Vec<Arc<RegisteredTool>> = runtime.registry().own().cloned().collect();
     let stubs = entries.iter().fold(ToolRegistry::builder(), |all, entry| all.add(stub_of(entry)));
     let (run, stub_run) = (setup.run(&runtime).start(), setup.run(&build(stubs)?).start());
+    let (rules, budget) = (setup.rules(), setup.loaded.budget.clone());
     let (policy, here) = (setup.policy(), format!("{}/", setup.here().display()));
     let statuses = session::block_on(async move {
         let (turn, stub_turn) = (run.turn().await?, stub_run.turn().await?);
@@ -128,6 +150,7 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Proble
                     why,
                     source,
                     example: None,
+                    rules: Vec::new(),
                 });
                 continue;
             }
@@ -135,17 +158,30 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Proble
             if entry.spec().requires_user_interaction {
                 let why = "it asks a person at the terminal".to_owned();
                 let (verdict, source) = (DefaultVerdict::Asks, "the tool itself".to_owned());
-                all.push(ToolStatus { verdict, why, source, example: Some(example) });
+                let rules = Vec::new();
+                all.push(ToolStatus { verdict, why, source, example: Some(example), rules });
+                continue;
+            }
+            if budget.max_calls_of(entry.name().as_str()) == Some(0) {
+                let why = "the budget allows no call of it".to_owned();
+                let (verdict, source) = (DefaultVerdict::Denied, "[budget]".to_owned());
+                let rules = Vec::new();
+                all.push(ToolStatus { verdict, why, source, example: Some(example), rules });
                 continue;
             }
             let call = || ToolCall::new("call", entry.name().as_str(), example.clone());
             let mut explained = turn.explain(call()).await;
             // The files of an example do not exist, and the tool's own check says so.
-            if explained.checks.last().is_some_and(|check| check.what == "check") {
+            if explained.checks.last().is_some_and(|check| check.check == "check") {
                 explained = stub_turn.explain(call()).await;
             }
+            let decision = explained.verdict.decision.clone();
             let mut status = ToolStatus::new(entry, explained.verdict, example);
+            status.add_rules(&decision, entry, &rules);
             status.source = status.source.replace(&here, "");
+            for rule in &mut status.rules {
+                *rule = rule.replace(&here, "");
+            }
             all.push(status);
         }
         Ok::<_, haft::Error>(all)

@@ -33,6 +33,10 @@ pub(crate) fn run(
             list(&open(place, rules)?, *output)?;
             return Ok(ExitCode::SUCCESS);
         }
+        args::Tools::Names { place, rules } => {
+            names(open(place, &rules.clone().quiet()).ok().as_ref())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         args::Tools::Show { tool, place, rules, output } => {
             show(&open(place, rules)?, tool, *output)?;
             return Ok(ExitCode::SUCCESS);
@@ -49,9 +53,22 @@ pub(crate) fn run(
         args::Tools::Export(args) => export::run(args, &registry)?,
         args::Tools::Check(args) => check::run(args, &registry)?,
         args::Tools::Lint(args) => return lint::run(args, &registry),
-        args::Tools::List { .. } | args::Tools::Show { .. } => {}
+        args::Tools::List { .. } | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the names that a tool argument takes here. An invalid configuration must not break the
+/// completion, so the built-in tools are printed then.
+fn names(setup: Option<&Setup>) -> Result<(), Problem> {
+    let registry = setup.and_then(|setup| builtin::all(setup).ok()?.build().ok());
+    let mut names: Vec<String> = match &registry {
+        Some(registry) => registry.own().map(|entry| entry.name().to_string()).collect(),
+        None => builtin::NAMES.map(str::to_owned).to_vec(),
+    };
+    names.sort();
+    style::print(names.join("\n") + "\n")?;
+    Ok(())
 }
 
 fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
@@ -221,6 +238,9 @@ impl ShownTool<'_> {
             if let Some(example) = &status.example {
                 row("as in", PLAIN, style::arguments(example));
             }
+            for rule in &status.rules {
+                row("other calls", PLAIN, style::visible(rule).replace('\n', " "));
+            }
         }
         row("body runs", PLAIN, style::visible(&self.place.text()).replace('\n', " "));
         row("timeout", PLAIN, seconds(self.limits.timeout));
@@ -258,9 +278,18 @@ fn declared(entry: &RegisteredTool) -> Table {
         let text = display_value(value);
         let style = if text.is_some() { PLAIN } else { DIM };
         let text = text.unwrap_or_else(|| undeclared(key).to_owned());
-        table.row([(DIM, key.replace('_', " ")), (style, text)]);
+        table.row([(DIM, label(key)), (style, text)]);
     }
     table
+}
+
+/// The label of a key of the manifest.
+fn label(key: &str) -> String {
+    match key {
+        "needs" => "required state".to_owned(),
+        "unknown" => "unknown arguments".to_owned(),
+        _ => key.replace('_', " "),
+    }
 }
 
 /// A declared value as text; `None` if it is not declared.

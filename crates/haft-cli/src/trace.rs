@@ -28,7 +28,7 @@ impl Observer for Trace {
 
     fn observe_at(&self, at: &EventMeta, event: &Event) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !event.is_note() && kept.len() < MAX_EVENTS {
+        if !event.is_progress() && kept.len() < MAX_EVENTS {
             kept.push((at.clone(), event.clone()));
         }
     }
@@ -73,19 +73,19 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
     for (at, event) in events {
         let own = |call: &haft::tool::CallId| *call == *id;
         match event {
-            Event::Planned { call, .. } if own(call) => timeline.until(at, "admit"),
+            Event::Planned { call, .. } if own(call) => timeline.until(at, "validate"),
             Event::Started { call, .. } if own(call) => timeline.until(at, "plan"),
             Event::PhaseFinished { call, phase } if own(call) => {
                 timeline.until(at, phase_name(*phase))
             }
-            Event::Asked { call, .. } if own(call) => timeline.until(at, "judge"),
+            Event::Asked { call, .. } if own(call) => timeline.until(at, "authorize"),
             Event::Answered { call, .. } if own(call) => timeline.until(at, "approval"),
             Event::Rewritten { call, .. }
             | Event::Authorized { call, .. }
             | Event::Refused { call, .. }
                 if own(call) =>
             {
-                timeline.until(at, "judge");
+                timeline.until(at, "authorize");
             }
             // After an event of a layer, this is the end of another layer.
             Event::Running { call } if own(call) => {
@@ -96,7 +96,7 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
                 timeline.to(body, "layers");
                 timeline.until(at, &format!("attempt {attempt}"));
             }
-            Event::Finished { call, .. } if own(call) => timeline.until(at, "settle"),
+            Event::Finished { call, .. } if own(call) => timeline.until(at, "finish"),
             // A nested call, in addition to the phase that contains it.
             Event::Finished { call, tool_name, elapsed, .. } if call.is_within(&id.into()) => {
                 let from = at.time.checked_sub(*elapsed).unwrap_or(at.time);
@@ -109,7 +109,7 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
             }
             Event::Waited { call, what, .. } if own(call) => {
                 timeline.until(at, what.as_str());
-                timeline.is_inside |= *what != WaitReason::Place;
+                timeline.is_inside |= *what != WaitReason::Slot;
             }
             Event::Cached { call, .. } if own(call) => {
                 timeline.until(at, "cache");
@@ -150,11 +150,11 @@ impl Timeline {
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Check => "check",
-        Phase::Before => "hooks",
-        Phase::Message => "message",
-        Phase::Gate => "gate",
-        Phase::After => "after",
-        Phase::Shape => "shape",
+        Phase::PreHooks => "hooks",
+        Phase::WaitForMessageEnd => "message wait",
+        Phase::WaitForLock => "lock wait",
+        Phase::PostHooks => "hooks after",
+        Phase::Sanitize => "sanitize",
         _ => "other",
     }
 }
@@ -220,10 +220,10 @@ mod tests {
     #[test]
     fn bars_start_at_their_time() {
         let timeline = [
-            phase("admit", 0, 100),
+            phase("validate", 0, 100),
             phase("approval", 100, 500),
             phase("attempt 1", 600, 399),
-            phase("settle", 999, 1),
+            phase("finish", 999, 1),
         ];
         let plain = anstream::adapter::strip_str(&page(&timeline)).to_string();
         insta::assert_snapshot!(plain, @r"

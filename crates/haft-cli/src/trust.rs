@@ -11,7 +11,9 @@ use std::{
     process::ExitCode,
 };
 
-use haft::policy::{ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, Uncovered};
+use haft::policy::{
+    ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, UntrustedReason,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -140,7 +142,7 @@ struct Listing {
     /// Whether it is still the directory that was trusted.
     is_same: bool,
     /// The files that trust does not cover yet, and why.
-    uncovered: BTreeMap<String, Uncovered>,
+    uncovered: BTreeMap<String, UntrustedReason>,
     /// Files that were covered and no longer exist.
     gone: Vec<String>,
     brings: Vec<(PathBuf, TrustEffects)>,
@@ -277,8 +279,8 @@ impl Listing {
     fn states(&self) -> Value {
         let state = |name: &String| match self.uncovered.get(name) {
             None => "covered",
-            Some(Uncovered::Changed | Uncovered::Script(_)) => "changed",
-            Some(Uncovered::Replaced) => "replaced",
+            Some(UntrustedReason::Changed | UntrustedReason::Script(_)) => "changed",
+            Some(UntrustedReason::Replaced) => "replaced",
             Some(_) => "new",
         };
         let files = self.entry.files.keys();
@@ -300,10 +302,10 @@ impl Listing {
     }
 }
 
-fn state(why: &Uncovered) -> &'static str {
+fn state(why: &UntrustedReason) -> &'static str {
     match why {
-        Uncovered::Changed | Uncovered::Script(_) => "changed since it was trusted",
-        Uncovered::Replaced => "another directory was trusted at this path",
+        UntrustedReason::Changed | UntrustedReason::Script(_) => "changed since it was trusted",
+        UntrustedReason::Replaced => "another directory was trusted at this path",
         _ => "new since the directory was trusted",
     }
 }

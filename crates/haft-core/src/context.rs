@@ -41,8 +41,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::running_work::Lease;
 use crate::{
-    CallId, CallProfile, Effects, Failure, FailureCode, HardLinked, Label, Operation, OtherNames,
-    Output, RemainingBudget, RunId, RunState, Scope, Secret, SharedMap, State, ToolName,
+    CallId, CallProfile, Failure, FailureCode, Label, Operation, Output, RemainingBudget, RunId,
+    RunState, Scope, Secret, SharedMap, State, ToolName,
 };
 
 /// What a tool's body may read and do. A clone is cheap.
@@ -157,12 +157,6 @@ impl ToolContext {
         self.0.scope.depth
     }
 
-    /// Returns which turn of the run this is, from 1.
-    #[must_use]
-    pub fn cycle(&self) -> u32 {
-        self.0.scope.cycle
-    }
-
     /// Returns where relative paths start.
     #[must_use]
     pub fn working_directory(&self) -> &Path {
@@ -212,34 +206,6 @@ impl ToolContext {
     #[must_use]
     pub fn is_path_denied(&self, doing: Operation, file: &Path) -> bool {
         self.0.host.path_rules().is_path_denied(self, doing, file)
-    }
-
-    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
-    /// its profile declares a write of the file and the policy requires approval for protected
-    /// names: then a person has seen the name, or a rule names it. Before the call is authorized,
-    /// it returns whether that is possible.
-    ///
-    /// It covers only the names of [`PROTECTED`](crate::protected_names::PROTECTED). The path must
-    /// have no symlinks.
-    #[must_use]
-    pub fn may_change_protected(&self, file: &Path) -> bool {
-        let is_declared = |profile: &CallProfile| match &profile.effects {
-            Effects::Declared(list) => list.iter().any(|effect| {
-                effect.operation == Operation::Write
-                    && effect.target.as_deref().is_some_and(|target| Path::new(target) == file)
-            }),
-            Effects::Undeclared => false,
-        };
-        self.0.host.path_rules().asks_about_protected(self)
-            && self.profile().is_none_or(is_declared)
-    }
-
-    /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened
-    /// a file by this path must ask here before it returns the content: a hard link to a denied
-    /// file is the denied file. The path must have no symlinks.
-    #[must_use]
-    pub fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
-        self.0.host.path_rules().other_names(self, doing, path, file)
     }
 
     /// Returns how many bytes of a result are kept at most. A body that reads from an unbounded

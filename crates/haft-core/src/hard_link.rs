@@ -26,9 +26,9 @@ impl HardLinked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OtherNames {
     /// No rule restricts one of them.
-    Clear,
+    Allowed,
     /// A rule denies one of them, or requires approval for it.
-    Kept,
+    Denied,
     /// Unknown: there are too many files to scan, or they cannot be read.
     Unknown,
 }

@@ -1,6 +1,10 @@
 //! `IntoOutput`: the values that a body may return, and how each becomes an `Output`.
 
-use std::{borrow::Cow, future::ready};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    future::ready,
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,8 +13,15 @@ use serde_json::Value;
 use crate::{Block, Failure, FailureCode, Output, ToolContext, ToolError, schema};
 
 /// What a body may return. Implemented for text, `()`, numbers, `bool`, [`Output`], blocks,
-/// [`Value`], [`Json`], [`UncheckedJson`] and [`StreamOutput`](crate::StreamOutput), and for a
-/// `Result` of these with [`Failure`], [`ToolError`] or any error type.
+/// [`Value`], [`Json`], [`UncheckedJson`] and [`StreamOutput`](crate::StreamOutput), for options,
+/// lists and maps of data, and for a `Result` of these with [`Failure`], [`ToolError`] or any error
+/// type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    label = "cannot be sent to a model",
+    note = "wrap other data: `Json(value)` exports its schema, `UncheckedJson(value)` needs only `Serialize`",
+    note = "the error of a `Result` is `Failure`, `ToolError`, or implements `std::error::Error`; for other errors, such as text, write `.map_err(|e| Failure::failed(e.to_string()))`"
+)]
 pub trait IntoOutput: Send {
     /// Returns the schema of the structured part, if there is one.
     #[must_use]
@@ -39,7 +50,6 @@ macro_rules! into_output {
 into_output! {
     Output: |output| output;
     Block: |block| block.into();
-    Vec<Block>: |blocks| Output { blocks, structured: None };
     String: |text| Output::text(text);
     Box<str>: |text| Output::text(text);
     &str: |text| Output::text(text);
@@ -61,7 +71,71 @@ into_output! {
     f64: |number| Output::json(number.into());
 }
 
+/// An item of a list that a body returns. Content blocks become the blocks of the result, other
+/// items one JSON array.
+#[doc(hidden)]
+pub trait ListItem: Send + Sized {
+    /// Converts the list.
+    fn list_output(items: Vec<Self>) -> Result<Output, Failure>;
+}
+
+impl ListItem for Block {
+    fn list_output(blocks: Vec<Self>) -> Result<Output, Failure> {
+        Ok(Output { blocks, structured: None })
+    }
+}
+
+macro_rules! list_item {
+    ([$($generics:tt)*] $type:ty) => {
+        impl<$($generics)*> ListItem for $type {
+            fn list_output(items: Vec<Self>) -> Result<Output, Failure> {
+                Ok(Output::json(to_value(&items)?))
+            }
+        }
+    };
+    ($($type:ty),* $(,)?) => {
+        $(list_item!([] $type);)*
+    };
+}
+
+list_item!([T: Serialize + Send] Vec<T>);
+list_item!([T: Serialize + Send] Option<T>);
+list_item!([K: Serialize + Send, V: Serialize + Send] BTreeMap<K, V>);
+list_item!([K: Serialize + Send, V: Serialize + Send, S: Send] HashMap<K, V, S>);
+list_item!(bool, u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f32, f64);
+list_item!(String, Box<str>, &str, Cow<'_, str>, Value);
+
+#[diagnostic::do_not_recommend]
+impl<T: ListItem> IntoOutput for Vec<T> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
+        T::list_output(self)
+    }
+}
+
+/// `None` is JSON `null`.
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + Send> IntoOutput for Option<T> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
+        Ok(Output::json(to_value(&self)?))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + Send, V: Serialize + Send> IntoOutput for BTreeMap<K, V> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
+        Ok(Output::json(to_value(&self)?))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + Send, V: Serialize + Send, S: Send> IntoOutput for HashMap<K, V, S> {
+    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
+        Ok(Output::json(to_value(&self)?))
+    }
+}
+
 /// A body that can fail: with [`Failure`], [`ToolError`], or any error type.
+#[diagnostic::do_not_recommend]
 impl<T: IntoOutput, E: Into<ToolError> + Send> IntoOutput for Result<T, E> {
     fn schema() -> Option<Value> {
         T::schema()
@@ -86,7 +160,8 @@ impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
 
     async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
         let json = to_value(&self.0)?;
-        Ok(Output { blocks: vec![Block::Json { json: json.clone() }], structured: Some(json) })
+        let structured = Some(Box::new(json.clone()));
+        Ok(Output { blocks: vec![Block::Json { json }], structured })
     }
 }
 

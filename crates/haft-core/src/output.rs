@@ -70,9 +70,10 @@ impl Block {
 pub struct Output {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// The same as data, if the tool declares an output schema.
+    /// The same as data, if the tool declares an output schema. Boxed, because most outputs have
+    /// none and every output is moved often.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub structured: Option<Value>,
+    pub structured: Option<Box<Value>>,
 }
 
 impl Output {

@@ -315,7 +315,7 @@ pub trait HasRun {}
 #[diagnostic::on_unimplemented(
     message = "a model cannot fill in `{Self}`",
     label = "not an argument",
-    note = "an argument is text, a number, a list, or a type that derives `Deserialize` and `JsonSchema`",
+    note = "an argument is text, a number, a list, or an own type marked `#[haft::arguments]`",
     note = "what the host supplies is `&ToolContext`, `State<T>`, `RunState<T>`, or marked `#[inject]`"
 )]
 pub trait Argument {}

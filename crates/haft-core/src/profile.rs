@@ -261,7 +261,7 @@ impl CallProfile {
     /// Readers run concurrently. A writer runs concurrently only with calls whose keys are disjoint
     /// from its own, and both must declare keys. `Unsafe` runs alone.
     #[must_use]
-    pub fn may_share(&self, other: &CallProfile) -> bool {
+    pub fn can_run_concurrently_with(&self, other: &CallProfile) -> bool {
         match (self.class, other.class) {
             (ConcurrencyClass::Unsafe, _) | (_, ConcurrencyClass::Unsafe) => false,
             (ConcurrencyClass::ReadOnly, ConcurrencyClass::ReadOnly) => true,
@@ -289,23 +289,35 @@ mod tests {
     #[test]
     fn a_writer_without_keys_conflicts_with_every_call() {
         let writer = profile(ConcurrencyClass::WriteExclusive, &[]);
-        assert!(!writer.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/a"])));
-        assert!(!writer.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/a"])));
+        assert!(
+            !writer.can_run_concurrently_with(&profile(ConcurrencyClass::ReadOnly, &["file:/a"]))
+        );
+        assert!(
+            !writer.can_run_concurrently_with(&profile(
+                ConcurrencyClass::WriteExclusive,
+                &["file:/a"]
+            ))
+        );
     }
 
     #[test]
     fn writers_of_different_files_run_concurrently_and_of_one_file_do_not() {
         let a = profile(ConcurrencyClass::WriteExclusive, &["file:/a"]);
-        assert!(a.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/b"])));
-        assert!(!a.may_share(&profile(ConcurrencyClass::WriteExclusive, &["file:/x/../a"])));
-        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/a/b"])));
-        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &[])));
+        assert!(
+            a.can_run_concurrently_with(&profile(ConcurrencyClass::WriteExclusive, &["file:/b"]))
+        );
+        assert!(!a.can_run_concurrently_with(&profile(
+            ConcurrencyClass::WriteExclusive,
+            &["file:/x/../a"]
+        )));
+        assert!(!a.can_run_concurrently_with(&profile(ConcurrencyClass::ReadOnly, &["file:/a/b"])));
+        assert!(!a.can_run_concurrently_with(&profile(ConcurrencyClass::ReadOnly, &[])));
     }
 
     #[test]
     fn unsafe_runs_alone_even_with_disjoint_keys() {
         let a = profile(ConcurrencyClass::Unsafe, &["file:/a"]);
-        assert!(!a.may_share(&profile(ConcurrencyClass::ReadOnly, &["file:/b"])));
+        assert!(!a.can_run_concurrently_with(&profile(ConcurrencyClass::ReadOnly, &["file:/b"])));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The options of an export.
 
+use serde_json::{Value, json};
+
 use super::Dialect;
 
 /// Whether the provider enforces the schemas while the model generates (constrained decoding).
@@ -16,13 +18,31 @@ pub enum StrictMode {
     Off,
 }
 
-/// How long a provider keeps the tools in its prompt cache.
+/// How long a provider keeps a prompt in its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PromptCacheTtl {
     /// Five minutes after the last use.
     FiveMinutes,
     /// An hour after the last use.
     OneHour,
+}
+
+impl PromptCacheTtl {
+    /// The value of Anthropic's `cache_control`.
+    pub(crate) fn anthropic_mark(self) -> Value {
+        match self {
+            Self::FiveMinutes => json!({"type": "ephemeral"}),
+            Self::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+        }
+    }
+
+    /// Bedrock's mark, which is a block of its own.
+    pub(crate) fn bedrock_mark(self) -> Value {
+        match self {
+            Self::FiveMinutes => json!({"cachePoint": {"type": "default"}}),
+            Self::OneHour => json!({"cachePoint": {"type": "default", "ttl": "1h"}}),
+        }
+    }
 }
 
 /// How deferred tools are found.

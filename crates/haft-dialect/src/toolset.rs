@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Dialect,
-    options::ExportOptions,
+    options::{ExportOptions, PromptCacheTtl},
     tools::{ExportedTool, Names, ToolDefinition},
 };
 
@@ -41,6 +41,7 @@ pub struct ToolExport {
     tools: OnceLock<Arc<Value>>,
     text: OnceLock<String>,
     unsupported_options: Vec<&'static str>,
+    cache: Option<PromptCacheTtl>,
 }
 
 impl ToolExport {
@@ -81,7 +82,18 @@ impl ToolExport {
         }
         let (tools, text) = (OnceLock::new(), OnceLock::new());
         let unsupported_options = dialect.unsupported_options(options);
-        Self { dialect, shown, by_name, documents, request, tools, text, unsupported_options }
+        let cache = options.cache;
+        Self {
+            dialect,
+            shown,
+            by_name,
+            documents,
+            request,
+            tools,
+            text,
+            unsupported_options,
+            cache,
+        }
     }
 
     /// Returns the dialect.
@@ -114,6 +126,13 @@ impl ToolExport {
     #[must_use]
     pub fn request(&self) -> &Map<String, Value> {
         &self.request
+    }
+
+    /// Returns how long the provider's prompt cache is to keep the tools; `None` if they are not
+    /// marked for it.
+    #[must_use]
+    pub fn prompt_cache(&self) -> Option<PromptCacheTtl> {
+        self.cache
     }
 
     /// Returns the options that were set but that this dialect does not support.

@@ -54,7 +54,11 @@ impl ExternalApprover {
                     answer = Some(match parsed.rewrite {
                         // Unchanged arguments are not an edit; asking again would not terminate.
                         Some(edited) => {
-                            let edited = input::restored(edited, &call.shown(), call.arguments());
+                            let edited = input::restored(
+                                edited,
+                                &call.redacted_arguments(),
+                                call.arguments(),
+                            );
                             if edited == **call.arguments() {
                                 ApprovalResponse::allow()
                             } else {
@@ -83,7 +87,8 @@ fn request_input(
     let cx = question.call.context();
     let input = input::base(&hook.place, cx.scope(), &hook.event);
     // Redacted, as for a person.
-    let mut input = input::tool(input, names, &question.call.shown(), cx.call_id().as_str());
+    let mut input =
+        input::tool(input, names, &question.call.redacted_arguments(), cx.call_id().as_str());
     let rules = question.offer.map(|offer| offer.rules.as_slice()).unwrap_or_default();
     let suggestions = rules.iter().map(|rule| suggestion(rule)).collect();
     input.insert("permission_suggestions".to_owned(), Value::Array(suggestions));

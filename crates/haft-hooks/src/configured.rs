@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     command,
-    error::Error,
+    error::HookError,
     http,
     matcher::Matcher,
     names::Names,
@@ -48,21 +48,21 @@ impl ConfiguredHook {
         spec: &HookSpec,
         place: &Arc<ProjectDir>,
         before: &[HookSpec],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, HookError> {
         let name = Self::name_of(spec);
         let matcher = |spec: &HookSpec| {
             Matcher::parse(spec.matcher.as_deref()).map_err(|why| {
                 let text = spec.matcher.as_deref().unwrap_or_default();
-                Error::new(&name, format!("invalid matcher `{text}`: {why}")).hint(
+                HookError::new(&name, format!("invalid matcher `{text}`: {why}")).hint(
                     "write the tools as a list, `Bash|Edit`, or an expression without look-around",
                 )
             })
         };
         if let Some(message) = spec.handler.mistake() {
-            return Err(Error::new(&name, message).hint(Handler::NEXT_STEP));
+            return Err(HookError::new(&name, message).hint(Handler::NEXT_STEP));
         }
         if spec.timeout.is_zero() {
-            return Err(Error::new(&name, "the timeout must be above zero"));
+            return Err(HookError::new(&name, "the timeout must be above zero"));
         }
         // A hook of a project's file starts in the directory of that file.
         let place = match &spec.directory {
@@ -76,7 +76,7 @@ impl ConfiguredHook {
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &base).map_err(|error| {
                 let invalid =
-                    Error::new(&name, format!("invalid condition `{text}`: {}", error.message));
+                    HookError::new(&name, format!("invalid condition `{text}`: {}", error.message));
                 match error.hint {
                     Some(hint) => invalid.hint(hint),
                     None => invalid,

@@ -4,13 +4,13 @@ use std::fmt;
 
 /// Why a hook cannot be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+pub struct HookError {
     hook: String,
     message: String,
     hint: Option<String>,
 }
 
-impl Error {
+impl HookError {
     pub(crate) fn new(hook: &str, message: impl Into<String>) -> Self {
         Self { hook: hook.to_owned(), message: message.into(), hint: None }
     }
@@ -33,7 +33,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for HookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "hook `{}`: {}", self.hook, self.message)?;
         match &self.hint {
@@ -43,4 +43,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for HookError {}

@@ -41,7 +41,7 @@ pub(crate) fn tool(
 /// Returns an output for a hook: the structured data if there is some, the text otherwise.
 pub(crate) fn response(output: &Output) -> Value {
     match &output.structured {
-        Some(data) => data.clone(),
+        Some(data) => Value::clone(data),
         None => Value::String(output.to_text()),
     }
 }

@@ -34,7 +34,7 @@
 //! assert!(hooks.notes().is_empty());
 //! let runtime = hooks.add_to(Runtime::builder()).build().unwrap();
 //! # drop(runtime);
-//! # Ok::<(), haft_hooks::Error>(())
+//! # Ok::<(), haft_hooks::HookError>(())
 //! ```
 
 mod error;
@@ -54,7 +54,7 @@ mod trial;
 
 pub use self::{
     approver::ExternalApprover,
-    error::Error,
+    error::HookError,
     hook::ExternalHook,
     load::Hooks,
     matcher::Matcher,

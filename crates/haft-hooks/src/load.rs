@@ -9,7 +9,7 @@ use haft::{
 };
 
 use crate::{
-    approver::ExternalApprover, configured::ConfiguredHook, error::Error, hook::ExternalHook,
+    approver::ExternalApprover, configured::ConfiguredHook, error::HookError, hook::ExternalHook,
     observer::ExternalObserver, project_dir::ProjectDir,
 };
 
@@ -29,7 +29,7 @@ impl Hooks {
     /// Fails for an unknown event, an invalid matcher or condition, an empty command
     /// ([`Handler::mistake`]), and for a hook that fails closed and cannot be called: skipping such
     /// a hook would bypass it.
-    pub fn load(specs: &[HookSpec], place: ProjectDir) -> Result<Self, Error> {
+    pub fn load(specs: &[HookSpec], place: ProjectDir) -> Result<Self, HookError> {
         let place = Arc::new(place);
         let mut all = Self {
             hooks: Vec::new(),
@@ -49,7 +49,7 @@ impl Hooks {
             }
             if !matches!(spec.handler, Handler::Command { .. } | Handler::Http { .. }) {
                 if spec.fails_closed {
-                    return Err(Error::new(&name, "this kind of hook is not supported")
+                    return Err(HookError::new(&name, "this kind of hook is not supported")
                         .hint("make it a `command` or an `http` hook"));
                 }
                 all.note(format!(
@@ -72,7 +72,7 @@ impl Hooks {
                 event => match ExternalHook::new(configured) {
                     Some(hook) => all.hooks.push(hook),
                     None => {
-                        return Err(Error::new(&name, format!("unknown event `{event}`"))
+                        return Err(HookError::new(&name, format!("unknown event `{event}`"))
                             .hint("use an event of the protocol, such as `PreToolUse`"));
                     }
                 },

@@ -111,7 +111,7 @@ impl BlockOptions {
             };
             if errors.take(read) == Some(true) {
                 let word = entry.word();
-                errors.at(&entry.name, format!("`{word}` is said twice; keep one"));
+                errors.at(&entry.name, format!("`{word}` is given twice; keep one"));
             }
         }
         options

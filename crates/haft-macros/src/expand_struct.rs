@@ -1,11 +1,12 @@
 //! `#[derive(Tool)]` on an argument struct.
 //!
 //! In: a struct whose fields are the arguments, with a method `run(self, cx)`. Out: a second struct
-//! that implements `Tool`, and `tool()` to get one. Every call makes a fresh instance.
+//! that implements `Tool`, and `tool()` to get one; the registry also takes the struct by its name.
+//! Every call makes a fresh instance.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Attribute, Data, DeriveInput, Fields, Path, ext::IdentExt};
+use syn::{Attribute, Data, DataStruct, DeriveInput, Fields, Ident, Path, ext::IdentExt};
 
 use crate::{
     check, docs,
@@ -37,6 +38,7 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
     let ident = options.type_name.clone().unwrap_or_else(|| format_ident!("{}Tool", this.unraw()));
 
     let vis = &input.vis;
+    let added = added(&input, &ident);
     let about = format!("The tool `{name}`, made from `{this}`.");
     let declared = quote! {
         #[doc = #about]
@@ -50,6 +52,8 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
                 #ident
             }
         }
+
+        #added
     };
     if !errors.is_empty() {
         if !input.generics.params.is_empty() {
@@ -89,8 +93,35 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         item: span,
     }
     .write();
+    let items = match &input.data {
+        Data::Struct(DataStruct { fields: Fields::Unit, .. }) => quote! {
+            #items
+
+            #[automatically_derived]
+            impl __haft::private::api::IntoTools for #this {
+                fn into_tools(self) -> ::std::vec::Vec<__haft::private::api::DynTool> {
+                    __haft::private::api::IntoTools::into_tools(#ident)
+                }
+            }
+        },
+        _ => items,
+    };
     let hidden = tool_impl::in_anonymous_const(&krate, &[], &items);
     quote!(#declared #hidden)
+}
+
+/// What lets the registry add the struct by its name, as in `add(Fetch)`. A struct with named
+/// fields leaves its name free for a constant, which is the tool.
+fn added(input: &DeriveInput, tool: &Ident) -> TokenStream {
+    let Data::Struct(DataStruct { fields: Fields::Named(_), .. }) = &input.data else {
+        return TokenStream::new();
+    };
+    let (this, vis) = (&input.ident, &input.vis);
+    quote! {
+        #[doc(hidden)]
+        #[allow(non_upper_case_globals, dead_code, reason = "it has the name of the struct")]
+        #vis const #this: #tool = #tool;
+    }
 }
 
 fn fields(input: &DeriveInput, errors: &mut Errors) -> Vec<Param> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use opentelemetry_http::{HttpClient, HttpError};
 
-use crate::Error;
+use crate::OtlpError;
 
 /// A longer response of a collector is an error.
 const MAX_BODY_BYTES: u64 = 1 << 20;
@@ -48,15 +48,15 @@ impl HttpClient for Client {
 }
 
 /// Validates the address of a collector, and returns it without a trailing slash.
-pub(crate) fn base(endpoint: &str) -> Result<&str, Error> {
+pub(crate) fn base(endpoint: &str) -> Result<&str, OtlpError> {
     let uri: Uri = endpoint
         .parse()
-        .map_err(|e| Error::new(format!("`{endpoint}` is not a collector address"), e))?;
+        .map_err(|e| OtlpError::new(format!("`{endpoint}` is not a collector address"), e))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) if uri.query().is_none() => {
             Ok(endpoint.trim_end_matches('/'))
         }
-        _ => Err(Error::plain(format!(
+        _ => Err(OtlpError::plain(format!(
             "`{endpoint}` is not a collector address; write it as `http://127.0.0.1:4318`"
         ))),
     }

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Why the export could not be configured or data could not be sent.
 #[derive(Debug)]
-pub struct Error {
+pub struct OtlpError {
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-impl Error {
+impl OtlpError {
     pub(crate) fn new(
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -22,7 +22,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for OtlpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Some(source) => write!(f, "{}: {source}", self.message),
@@ -31,7 +31,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for OtlpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }

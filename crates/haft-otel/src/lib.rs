@@ -43,7 +43,7 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{layer::SubscriberExt as _, registry::LookupSpan};
 
 use self::client::Client;
-pub use self::{error::Error, metrics::Metrics};
+pub use self::{error::OtlpError, metrics::Metrics};
 
 /// Sends spans and metrics to a collector. Dropping it flushes the rest, within its timeout.
 #[must_use = "the rest is sent when this is shut down or dropped"]
@@ -102,10 +102,10 @@ impl Telemetry {
     ///
     /// # Errors
     /// Fails if the process already has one; add [`layer`](Self::layer) to that one then.
-    pub fn subscribe(&self) -> Result<(), Error> {
+    pub fn subscribe(&self) -> Result<(), OtlpError> {
         let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(self.layer());
         tracing::subscriber::set_global_default(subscriber)
-            .map_err(|e| Error::new("the process already has a subscriber", e))
+            .map_err(|e| OtlpError::new("the process already has a subscriber", e))
     }
 
     /// Returns the observer that records metrics.
@@ -118,11 +118,14 @@ impl Telemetry {
     ///
     /// # Errors
     /// Fails if the collector rejects it, or on a timeout; a request in progress continues then.
-    pub fn flush(&self, within: Duration) -> Result<(), Error> {
+    pub fn flush(&self, within: Duration) -> Result<(), OtlpError> {
         let (tracers, meters) = (self.tracers.clone(), self.meters.clone());
         bounded(within, move || {
             let spans = tracers.force_flush();
-            meters.force_flush().and(spans).map_err(|e| Error::new("not everything was sent", e))
+            meters
+                .force_flush()
+                .and(spans)
+                .map_err(|e| OtlpError::new("not everything was sent", e))
         })
     }
 
@@ -130,11 +133,11 @@ impl Telemetry {
     ///
     /// # Errors
     /// Fails if the collector rejects it, or on a timeout.
-    pub fn shutdown(mut self, within: Duration) -> Result<(), Error> {
+    pub fn shutdown(mut self, within: Duration) -> Result<(), OtlpError> {
         self.stop(within)
     }
 
-    fn stop(&mut self, within: Duration) -> Result<(), Error> {
+    fn stop(&mut self, within: Duration) -> Result<(), OtlpError> {
         if std::mem::replace(&mut self.is_stopped, true) {
             return Ok(());
         }
@@ -142,7 +145,7 @@ impl Telemetry {
         bounded(within, move || {
             let spans = tracers.shutdown_with_timeout(within);
             let metrics = meters.shutdown_with_timeout(within);
-            metrics.and(spans).map_err(|e| Error::new("not everything was sent", e))
+            metrics.and(spans).map_err(|e| OtlpError::new("not everything was sent", e))
         })
     }
 }
@@ -188,7 +191,7 @@ impl Builder {
     ///
     /// # Errors
     /// Fails if the endpoint is not an HTTP address.
-    pub fn build(self) -> Result<Telemetry, Error> {
+    pub fn build(self) -> Result<Telemetry, OtlpError> {
         let base = client::base(&self.endpoint)?;
         let resource = Resource::builder_empty()
             .with_service_name(self.service)
@@ -203,7 +206,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers.clone())
             .build()
-            .map_err(|e| Error::new("the span exporter cannot be created", e))?;
+            .map_err(|e| OtlpError::new("the span exporter cannot be created", e))?;
         let metrics = MetricExporter::builder()
             .with_http()
             .with_http_client(client)
@@ -212,7 +215,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers)
             .build()
-            .map_err(|e| Error::new("the metrics exporter cannot be created", e))?;
+            .map_err(|e| OtlpError::new("the metrics exporter cannot be created", e))?;
         let reader = PeriodicReader::builder(metrics).with_interval(self.interval).build();
         Ok(Telemetry {
             tracers: SdkTracerProvider::builder()
@@ -238,17 +241,17 @@ fn scope() -> InstrumentationScope {
 /// per signal; this is one bound for all.
 fn bounded(
     within: Duration,
-    work: impl FnOnce() -> Result<(), Error> + Send + 'static,
-) -> Result<(), Error> {
+    work: impl FnOnce() -> Result<(), OtlpError> + Send + 'static,
+) -> Result<(), OtlpError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name("haft-otel".to_owned());
     thread
         .spawn(move || {
             let _ = sender.send(work());
         })
-        .map_err(|e| Error::new("no thread could be started", e))?;
+        .map_err(|e| OtlpError::new("no thread could be started", e))?;
     match receiver.recv_timeout(within) {
         Ok(done) => done,
-        Err(e) => Err(Error::new("the collector did not answer in time", e)),
+        Err(e) => Err(OtlpError::new("the collector did not answer in time", e)),
     }
 }

@@ -57,7 +57,7 @@ impl Observer for Metrics {
             Event::AttemptFinished { tool_name, failed, took, .. } => {
                 let mut attributes = attributes(tool_name.as_str(), *failed);
                 attributes.push(KeyValue::new(telemetry::TOOL_TYPE, "function"));
-                if let Some(agent) = at.who.agent_path.last() {
+                if let Some(agent) = at.source.agent_path.last() {
                     attributes.push(KeyValue::new(telemetry::AGENT_NAME, agent.clone()));
                 }
                 self.execute.record(took.as_secs_f64(), &attributes);

@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::NameGlob;
+
 /// What a run may use. `None` means no limit. When a limit is used up, no further call runs.
 ///
 /// ```
@@ -20,7 +22,8 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct Budget {
     /// Calls whose body runs, including nested ones, however they end.
     pub calls: Option<u64>,
-    /// Calls of each tool, by name.
+    /// Calls of the tools whose names match a glob ([`NameGlob`](crate::NameGlob)), together. If
+    /// several match, each of them limits the call.
     pub calls_of: BTreeMap<String, u64>,
     /// Wall-clock time, from the start of the run.
     pub wall: Option<Duration>,
@@ -31,7 +34,8 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// Money, in millionths of the currency unit.
     pub micros: Option<u64>,
-    /// What one call of a tool costs, in millionths, by name.
+    /// What one call costs, in millionths, of the tools whose names match a glob. If several match,
+    /// the highest price applies.
     pub price_of: BTreeMap<String, u64>,
     /// Turns, including those of sub-runs.
     pub cycles: Option<u32>,
@@ -41,7 +45,48 @@ pub struct Budget {
     pub warn_at: Option<u8>,
 }
 
+/// A key of `[budget]` that names tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BudgetKey {
+    /// `calls_of`
+    CallsOf,
+    /// `cost`
+    Cost,
+}
+
+impl BudgetKey {
+    /// Returns its name in a file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CallsOf => "calls_of",
+            Self::Cost => "cost",
+        }
+    }
+}
+
 impl Budget {
+    /// Returns how many calls of a tool the budget allows at most; `None` without a limit.
+    #[must_use]
+    pub fn max_calls_of(&self, tool: &str) -> Option<u64> {
+        let matching = self.calls_of.iter().filter(|(glob, _)| NameGlob::new(*glob).matches(tool));
+        matching.map(|(_, limit)| *limit).chain(self.calls).min()
+    }
+
+    /// Returns the globs of `calls_of` and `price_of` that match none of these tools.
+    #[must_use]
+    pub fn unmatched<'a>(&'a self, tools: &[&str]) -> Vec<(BudgetKey, &'a str)> {
+        let missing = |glob: &&String| {
+            let glob = NameGlob::new(glob.as_str());
+            !tools.iter().any(|tool| glob.matches(tool))
+        };
+        let calls =
+            self.calls_of.keys().filter(missing).map(|glob| (BudgetKey::CallsOf, glob.as_str()));
+        let prices =
+            self.price_of.keys().filter(missing).map(|glob| (BudgetKey::Cost, glob.as_str()));
+        calls.chain(prices).collect()
+    }
+
     /// Returns the budget that satisfies both: the smaller of each limit, the higher of each price,
     /// the earlier warning.
     #[must_use]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
-use haft_shell::{Kind, Known};
+use haft_shell::{CommandEffect, Kind};
 
 use super::{
     HidesRevision, Policy, PolicyRequest,
@@ -128,11 +128,13 @@ fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
     match facts.and_then(|facts| facts.effects_known) {
         Some((Kind::Unparseable, _)) => "its command cannot be parsed",
         Some((Kind::Destructive, _)) => "its command is known to be destructive",
-        Some((_, Known::Network)) => "its command is known to use the network",
-        Some((_, Known::Writes)) => "its command is known to write",
-        Some((_, Known::Unknown)) => "its command is unknown",
+        Some((_, CommandEffect::Network)) => "its command is known to use the network",
+        Some((_, CommandEffect::Writes)) => "its command is known to write",
+        Some((_, CommandEffect::Unknown)) => "its command is unknown",
         // The command line is read-only, but the tool does not trust the program.
-        Some((_, Known::ReadOnly)) => "its program may not be the one that its name suggests",
+        Some((_, CommandEffect::ReadOnly)) => {
+            "its program may not be the one that its name suggests"
+        }
         None => "it is not known to be read-only",
     }
 }

@@ -22,11 +22,11 @@ pub struct Explanation {
     /// Every check, in the order it was made.
     pub checks: Vec<CheckStep>,
     /// Rules that nearly decided, and what was missing.
-    pub near: Vec<NearMiss>,
+    pub near_misses: Vec<NearMiss>,
     /// The smallest change that would flip the verdict; for people only.
-    pub flip: Option<String>,
+    pub smallest_change: Option<String>,
     /// What the call would touch, in a few words each: `write ./a`, `network api.x.org`, `destructive`.
-    pub risk: Vec<String>,
+    pub touches: Vec<String>,
     /// The results that made the run untrusted, whether or not that decided.
     pub tainted_by: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckStep {
     /// The check: `schema`, `guard …`, `deny rules`, `labels`, `the default`.
-    pub what: String,
+    pub check: String,
     /// The result: `passed`, `no match`, `allow`, `ask`, `deny`, …
     pub result: String,
     /// Why.
@@ -74,9 +74,9 @@ impl Explanation {
             verdict,
             deciding: None,
             checks: Vec::new(),
-            near: Vec::new(),
-            flip: None,
-            risk: Vec::new(),
+            near_misses: Vec::new(),
+            smallest_change: None,
+            touches: Vec::new(),
             tainted_by: Vec::new(),
         }
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.verdict.decision.as_str(), self.verdict.reason)?;
         write!(f, "\n  decided by  {}", self.verdict.source)?;
-        for (at, risk) in self.risk.iter().enumerate() {
+        for (at, risk) in self.touches.iter().enumerate() {
             write!(f, "\n  {}  {risk}", if at == 0 { "touches   " } else { "          " })?;
         }
         for (at, taint) in self.tainted_by.iter().enumerate() {
@@ -96,18 +96,18 @@ impl fmt::Display for Explanation {
         let width = |of: fn(&CheckStep) -> &str| {
             self.checks.iter().map(|check| of(check).chars().count()).max().unwrap_or_default()
         };
-        let (what, said) = (width(|check| &check.what), width(|check| &check.result));
+        let (what, said) = (width(|check| &check.check), width(|check| &check.result));
         for check in &self.checks {
             write!(
                 f,
                 "\n  check       {:what$}  {:said$}  {}",
-                check.what, check.result, check.why
+                check.check, check.result, check.why
             )?;
         }
-        for near in &self.near {
+        for near in &self.near_misses {
             write!(f, "\n  nearly      {}: {}", near.rule, near.missing)?;
         }
-        match &self.flip {
+        match &self.smallest_change {
             Some(flip) => write!(f, "\n  to flip it  {flip}"),
             None => Ok(()),
         }
@@ -131,9 +131,9 @@ impl Explanation {
             }
         }
         self.checks.iter_mut().for_each(|check| change(&mut check.why));
-        self.near.iter_mut().for_each(|near| change(&mut near.missing));
-        self.flip.iter_mut().for_each(&mut change);
-        self.risk.iter_mut().for_each(&mut change);
+        self.near_misses.iter_mut().for_each(|near| change(&mut near.missing));
+        self.smallest_change.iter_mut().for_each(&mut change);
+        self.touches.iter_mut().for_each(&mut change);
         self.tainted_by.iter_mut().for_each(change);
     }
 }
@@ -146,9 +146,9 @@ mod tests {
     fn explanation_text_names_every_check() {
         let mut said =
             Explanation::of(Verdict::ask("shared branches").by("haft.toml:14 ask \"x\""));
-        said.risk = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
+        said.touches = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
         let step = |what: &str, result: &str, why: &str| CheckStep {
-            what: what.to_owned(),
+            check: what.to_owned(),
             result: result.to_owned(),
             why: why.to_owned(),
             place: None,
@@ -157,7 +157,7 @@ mod tests {
             step("admit", "passed", "it fits"),
             step("deny rules", "no match", "there are none"),
         ];
-        said.flip = Some("add `except`".to_owned());
+        said.smallest_change = Some("add `except`".to_owned());
         insta::assert_snapshot!(said, @r#"
         ask: shared branches
           decided by  haft.toml:14 ask "x"

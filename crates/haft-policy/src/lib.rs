@@ -9,7 +9,7 @@
 mod budget;
 mod condition;
 mod context;
-mod decide;
+mod policy_trait;
 mod default;
 mod explain;
 mod facts;
@@ -35,22 +35,24 @@ mod toml_string;
 pub use haft_core::{Decision, IntoVerdict, Verdict};
 
 pub use self::{
-    budget::Budget,
+    budget::{Budget, BudgetKey},
     context::{ArgumentKind, Mode, PolicyContext},
-    decide::{FileRules, HidesRevision, Policy, PolicyFingerprint, RuleStore, SuggestedRules},
     default::{AllowAll, DefaultPolicy},
     explain::{CheckStep, Explanation, NearMiss, RuleRef},
     files::{
         CallLimits, CommandTool, ConfigFile, ConfigPath, DirectoryId, FileFormat, FileNote,
         Handler, HookScript, HookSpec, LoadOptions, PolicyConfig, SandboxSettings, TrustEntry,
-        TrustedDirs, Uncovered, config_paths, files_from, managed_drop_ins, managed_settings_file,
-        project_files, project_root, read_config_file, read_regular_file,
+        TrustedDirs, UntrustedReason, config_paths, files_from, managed_drop_ins,
+        managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
     },
     glob::NameGlob,
     lint::{Finding, FindingKind},
     path_guard::PathGuard,
     path_resolver::{FsPathResolver, LexicalResolver, PathResolver, Storage},
     pattern::{PathBase, Pattern, PatternError, PatternErrorKind, Ternary},
+    policy_trait::{
+        FileRules, HidesRevision, Policy, PolicyFingerprint, RuleStore, SuggestedRules,
+    },
     reload::ReloadableRules,
     request::{PolicyRequest, PolicyTool, Subject, ToolTraits},
     rule::{ConfigLayer, Example, Rule, SourceLocation},

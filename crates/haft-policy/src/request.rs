@@ -13,6 +13,7 @@ use std::{
 
 use haft_core::{
     CallProfile, Confinement, Effects, Operation, Scope, ToolContext, ToolName, ToolSpec, Verdict,
+    host::HostContext,
 };
 use serde::Serialize;
 use serde_json::Value;

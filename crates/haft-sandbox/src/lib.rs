@@ -71,11 +71,13 @@ mod doctor;
 
 pub use haft_core::protected_names::Refused;
 
+pub(crate) use self::error::{Error, ErrorKind};
+
 pub use self::{
     command::Command,
     doctor::Findings,
     environment::Environment,
-    error::{Error, ErrorKind},
+    error::{Error as SandboxError, ErrorKind as SandboxErrorKind},
     exit::{Exit, ExitReason},
     finding::{DoctorFinding, Expected, Observed},
     helper_program::Helper,
@@ -85,9 +87,9 @@ pub use self::{
     sandbox::Sandbox,
     tier::{Level, Strength, Tier},
     workspace::{
-        Access, AtomicWrite, Bounds, DeniedNames, Done, Entry, Extent, FileKind, GitDirectory,
-        Meta, OpenFile, PROTECTED, PathError, PathErrorKind, ProtectedName, Replace, ResolvedPath,
-        Root, Stamp, Walk, Workspace, WorkspaceBuilder,
+        Access, AtomicWrite, DeleteScope, DeniedNames, FileKind, FileMeta, FileVersion,
+        GitDirectory, OpenFile, PROTECTED, PathError, PathErrorKind, ProtectedName, Replace,
+        ResolvedPath, Root, TreeReport, Walk, WalkEntry, WalkLimits, Workspace, WorkspaceBuilder,
     },
 };
 

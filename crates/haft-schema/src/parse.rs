@@ -21,14 +21,13 @@ pub fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Failure> {
             text.len()
         )));
     }
-    if text.trim().is_empty() {
-        return Ok(Map::new());
-    }
-    let value =
-        strict(text).map_err(|e| wrong(format!("the arguments are not valid JSON: {e}")))?;
-    match value {
-        Value::Object(map) => Ok(map),
-        other => Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other)))),
+    match strict(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Err(_) if text.trim().is_empty() => Ok(Map::new()),
+        Err(e) => Err(wrong(format!("the arguments are not valid JSON: {e}"))),
+        Ok(other) => {
+            Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other))))
+        }
     }
 }
 

@@ -25,7 +25,8 @@ pub fn object(
     repairs: RepairPolicy,
 ) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
     match parse::object(text, limit) {
-        Ok(map) => Ok((map, empty(text).into_iter().collect())),
+        Ok(map) if map.is_empty() => Ok((map, empty(text).into_iter().collect())),
+        Ok(map) => Ok((map, Vec::new())),
         Err(failure) if repairs == RepairPolicy::Off || text.len() > limit => Err(failure),
         Err(failure) => repaired(text, repairs == RepairPolicy::Python).ok_or(failure),
     }

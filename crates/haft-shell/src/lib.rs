@@ -32,7 +32,7 @@ mod classify;
 mod quote;
 
 pub use self::{
-    classify::{Classified, Kind, Known, Part, classify, reads},
+    classify::{Classified, CommandEffect, Kind, Part, classify, reads},
     code_source::{CodeSource, CodeSources, may_run_code},
     interpreters::Program,
     parser::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, parse},

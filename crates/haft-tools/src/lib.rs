@@ -14,7 +14,7 @@ mod builtin;
 
 pub use self::ask::{AskHandler, AskUser, UserQuestion};
 pub use self::builtin::BuiltinTools;
-pub use self::fetch::{Fetch, FetchArgs, NotAHost, Resolve, SystemResolver};
+pub use self::fetch::{Fetch, FetchArgs, InvalidHostError, Resolve, SystemResolver};
 
 #[cfg(doctest)]
 mod guide {

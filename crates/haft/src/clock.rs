@@ -29,6 +29,20 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()>;
 }
 
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        (**self).wall()
+    }
+
+    fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()> {
+        (**self).sleep_until(moment)
+    }
+}
+
 impl fmt::Debug for dyn Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")

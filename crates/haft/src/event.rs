@@ -297,13 +297,13 @@ pub enum Event {
 #[non_exhaustive]
 pub enum WaitReason {
     /// A slot in the turn, the scheduler's lock, its resource keys, or a slot of its tool.
-    Place,
+    Slot,
     /// The rate limit.
     Rate,
     /// The backoff between two attempts.
     Backoff,
     /// The result of an identical call in flight (single-flight).
-    Flight,
+    InFlight,
 }
 
 impl WaitReason {
@@ -311,10 +311,10 @@ impl WaitReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Place => "place",
+            Self::Slot => "slot",
             Self::Rate => "rate",
             Self::Backoff => "backoff",
-            Self::Flight => "flight",
+            Self::InFlight => "in_flight",
         }
     }
 }
@@ -327,15 +327,15 @@ pub enum Phase {
     /// The tool's own check of its arguments.
     Check,
     /// The hooks before the call.
-    Before,
+    PreHooks,
     /// The wait for the end of the model's message.
-    Message,
+    WaitForMessageEnd,
     /// The wait for the scheduler's lock.
-    Gate,
+    WaitForLock,
     /// The hooks after the body.
-    After,
+    PostHooks,
     /// Sanitizing and truncating the outcome.
-    Shape,
+    Sanitize,
 }
 
 impl Event {
@@ -347,7 +347,7 @@ impl Event {
 
     /// Returns whether this is a progress event. A body may emit many of them.
     #[must_use]
-    pub fn is_note(&self) -> bool {
+    pub fn is_progress(&self) -> bool {
         matches!(self, Self::Progress { .. })
     }
 }
@@ -403,14 +403,23 @@ impl Events {
     }
 
     /// Emits an event, redacted. The event is not even built without an observer or reader.
+    #[inline]
     pub(crate) fn emit_as(
         &self,
         who: impl FnOnce() -> Arc<EventSource>,
         event: impl FnOnce() -> Event,
     ) {
         if self.has_observer() {
-            self.emit(who(), event());
+            self.emit_made(who, event);
         }
+    }
+
+    /// Makes and emits an event. Not inlined, so that the code of a call that is not observed stays
+    /// together.
+    #[cold]
+    #[inline(never)]
+    fn emit_made(&self, who: impl FnOnce() -> Arc<EventSource>, event: impl FnOnce() -> Event) {
+        self.emit(who(), event());
     }
 
     fn emit(&self, who: Arc<EventSource>, mut event: Event) {

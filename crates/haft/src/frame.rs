@@ -15,7 +15,10 @@ use std::{
     collections::{HashMap, hash_map::RandomState},
     fmt::Write as _,
     hash::BuildHasher as _,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use haft_core::{Block, Confidentiality, Label, Output, Trust};
@@ -56,36 +59,48 @@ pub enum Frame {
 /// Generates the nonces of markers.
 #[derive(Debug)]
 pub struct Nonces {
-    next: AtomicU64,
-    /// Hashes the counter; `None` shows it as it is.
-    key: Option<RandomState>,
+    /// The next number; `None` for random nonces, whose numbers are unique in the process.
+    next: Option<AtomicU64>,
 }
 
 /// Fifty bits, as ten characters. A guess is valid for one result only, so there are no repeated
 /// attempts.
 const BITS: u32 = 50;
 const NONCE_CHARS: usize = BITS as usize / 5;
+const MAX_NONCE: u64 = (1 << BITS) - 1;
 /// No letter that looks like a digit, and no vowels, so that no words arise.
 const LETTERS: &[u8; 32] = b"0123456789bcdfghjklmnpqrstvwxyz_";
 
 impl Nonces {
-    /// Nonces that cannot be guessed: a counter, hashed with a random key of this value.
+    /// Nonces that cannot be guessed: a counter, hashed with a random key of this process when the
+    /// marker is written.
     #[must_use]
     pub fn random() -> Self {
-        Self { next: AtomicU64::new(0), key: Some(RandomState::new()) }
+        Self { next: None }
     }
 
     /// A plain counter, for tests and recordings that must be reproducible. The author of a tool
     /// can guess these.
     #[must_use]
     pub fn counting(from: u64) -> Self {
-        Self { next: AtomicU64::new(from), key: None }
+        Self { next: Some(AtomicU64::new(from)) }
     }
 
+    /// Draws the number of a nonce.
     fn next(&self) -> u64 {
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        self.key.as_ref().map_or(count, |key| key.hash_one(count)) & ((1 << BITS) - 1)
+        static RANDOM: AtomicU64 = AtomicU64::new(0);
+        let (next, hashed) = match &self.next {
+            Some(next) => (next, 0),
+            None => (&RANDOM, Seal::HASHED),
+        };
+        next.fetch_add(1, Ordering::Relaxed) & MAX_NONCE | hashed
     }
+}
+
+/// Makes a number unpredictable: a keyed hash, with a random key of this process.
+fn hashed(number: u64) -> u64 {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEY.hash_one(number)
 }
 
 impl Default for Nonces {
@@ -94,15 +109,16 @@ impl Default for Nonces {
     }
 }
 
-/// The frame data of a result in one word: the nonce, whether there are markers, and how many
-/// places were sanitized.
+/// The frame data of a result in one word: the number of the nonce, whether it is hashed, whether
+/// there are markers, and how many places were sanitized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seal(u64);
 
 impl Seal {
     const NEUTRAL: u64 = 1 << BITS;
     const FRAMED: u64 = 1 << (BITS + 1);
-    const ALTERED: u32 = BITS + 2;
+    const HASHED: u64 = 1 << (BITS + 2);
+    const ALTERED: u32 = BITS + 3;
     const MAX_ALTERED: u64 = u64::MAX >> Self::ALTERED;
 
     /// Draws a nonce, unless markers are disabled.
@@ -137,9 +153,11 @@ impl Seal {
     }
 
     fn nonce(self) -> Nonce {
+        let number = self.0 & MAX_NONCE;
+        let bits = if self.0 & Self::HASHED == 0 { number } else { hashed(number) };
         let mut letters = [0; NONCE_CHARS];
         for (n, letter) in letters.iter_mut().rev().enumerate() {
-            *letter = LETTERS[(self.0 >> (5 * n)) as usize & 31];
+            *letter = LETTERS[(bits >> (5 * n)) as usize & 31];
         }
         Nonce(letters)
     }
@@ -226,7 +244,7 @@ impl<'a> Framed<'a> {
         out.push_str("[haft ");
         out.push_str(nonce.as_str());
         field(out, "tool", answer.requested_name.as_str());
-        match (&answer.origin, &answer.instead_by) {
+        match (&answer.origin, &answer.replaced_by) {
             (_, Some(who)) => field(out, "from", who),
             (Some(origin), None) => {
                 if let Some(what) = origin.what() {
@@ -245,7 +263,7 @@ impl<'a> Framed<'a> {
         let mut after = String::new();
         let out = &mut after;
         if let Some(cut) = &answer.truncation {
-            let _ = write!(out, " cut={}/{}", cut.shown, cut.of);
+            let _ = write!(out, " cut={}/{}", cut.shown_chars, cut.total_chars);
         }
         if !answer.interrupted_output().is_empty() {
             out.push_str(" interrupted");
@@ -531,7 +549,7 @@ mod tests {
             origin: None,
             truncation: None,
             repairs: None,
-            instead_by: None,
+            replaced_by: None,
             tier: None,
             left: None,
             elapsed: std::time::Duration::ZERO,

@@ -16,6 +16,24 @@ use crate::{
 };
 
 /// Decides about calls, with I/O. Added to the runtime, it decides about every call.
+///
+/// A closure with a typed parameter is a guard that decides at once; [`guard_fn`] gives it a name.
+///
+/// ```
+/// use haft::{policy::Verdict, turn::ValidatedCall};
+///
+/// let runtime = haft::Runtime::builder().guard(|call: &ValidatedCall| {
+///     let deletes = call.tool().name().as_str().starts_with("delete_");
+///     Ok(deletes.then(|| Verdict::deny("this agent deletes nothing")))
+/// });
+/// # let _ = runtime;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a guard",
+    label = "not a guard",
+    note = "for a closure, write `guard_fn(\"its name\", |call| Ok(None))`, or `|call: &ValidatedCall| Ok(None)` with the type",
+    note = "otherwise implement `Guard`"
+)]
 pub trait Guard: Send + Sync + 'static {
     /// Returns its name, for verdicts and records.
     fn name(&self) -> &str;
@@ -37,6 +55,22 @@ impl<G: Guard + ?Sized> Guard for Arc<G> {
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         (**self).decide(call)
+    }
+}
+
+impl<F> Guard for F
+where
+    F: Fn(&ValidatedCall) -> Result<Option<Verdict>, Failure> + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        "a guard function"
+    }
+
+    fn decide<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(std::future::ready(self(call)))
     }
 }
 

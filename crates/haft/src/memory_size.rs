@@ -5,26 +5,32 @@ use smallvec::{SmallVec, smallvec};
 
 /// Estimates the size of a value in bytes. It stops counting at a limit, and does not recurse.
 pub(crate) fn memory_size_of(value: &Value, limit: usize) -> usize {
-    let mut total: usize = 0;
+    let mut total = own_size(value);
     let mut rest: SmallVec<[&Value; 8]> = smallvec![value];
-    while let Some(value) = rest.pop() {
-        total += size_of::<Value>();
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            Value::String(text) => total += text.len(),
-            Value::Array(items) => rest.extend(items),
-            Value::Object(map) => {
-                for (key, value) in map {
-                    total += size_of::<String>() + key.len();
-                    rest.push(value);
-                }
+    while let Some(value) = rest.pop()
+        && total < limit
+    {
+        let mut add = |value| {
+            total += own_size(value);
+            if value.is_array() || value.is_object() {
+                rest.push(value);
             }
-        }
-        if total >= limit {
-            break;
+        };
+        match value {
+            Value::Array(items) => items.iter().for_each(add),
+            Value::Object(map) => {
+                map.values().for_each(&mut add);
+                total += map.keys().map(|key| size_of::<String>() + key.len()).sum::<usize>();
+            }
+            _ => {}
         }
     }
     total
+}
+
+/// The size of a value without its parts.
+fn own_size(value: &Value) -> usize {
+    size_of::<Value>() + value.as_str().map_or(0, str::len)
 }
 
 #[cfg(test)]

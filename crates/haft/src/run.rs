@@ -8,11 +8,11 @@
 //! with the parent's taint, and adds its own taint to the parent.
 
 mod access;
+mod builder;
 mod invalid_calls;
 
 use std::{
     fmt,
-    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -20,13 +20,12 @@ use std::{
 };
 
 use haft_core::{
-    Error, ErrorKind, Label, RemainingBudget, RunId, RunScope, Scope, SharedMap, ToolContext,
-    ToolName, TypeMap,
+    Error, ErrorKind, Failure, Label, RemainingBudget, RunId, Scope, ToolContext, ToolName,
     host::{HostContext, WeakToolContext},
     sync::lock,
 };
-use serde_json::{Map, Value};
 
+pub use self::builder::RunBuilder;
 pub(crate) use self::invalid_calls::InvalidCallCounts;
 use crate::{
     approval::PromptLimits,
@@ -79,6 +78,14 @@ pub(crate) struct RunCore {
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
 
+/// A turn whose tools are frozen, before it begins.
+struct TurnOpening {
+    scope: Arc<Scope>,
+    snapshot: ToolSnapshot,
+    /// The failure of every call, if the run has no turns left.
+    spent: Option<Failure>,
+}
+
 impl Drop for RunCore {
     fn drop(&mut self) {
         if let Some((parent, key)) = &self.parent
@@ -90,6 +97,55 @@ impl Drop for RunCore {
 }
 
 impl RunCore {
+    /// Returns the tools of the next turn, and the problems of their sources.
+    async fn tools(&self) -> Result<(Arc<ToolSet>, Vec<String>), Error> {
+        if !in_tokio_runtime() {
+            return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
+        }
+        let (registry, config) = (&self.inner.registry, &self.inner.config);
+        match registry.without_sources() {
+            Some(tool_set) => Ok((Arc::clone(tool_set), Vec::new())),
+            None => Box::pin(registry.refresh(&*self.inner.clock, config.policy_timeout)).await,
+        }
+    }
+
+    /// Freezes the tools of a turn.
+    fn open_turn(&self, tool_set: Arc<ToolSet>, mut problems: Vec<String>) -> TurnOpening {
+        let tool_set = self.apply_view(tool_set, &mut problems);
+        self.record_definitions(&tool_set);
+        let events = &self.inner.events;
+        let spent = self.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
+        let scope = Arc::new(Scope {
+            run_scope: Arc::clone(&self.base.run_scope),
+            depth: self.base.depth,
+            cycle: self.cycle.fetch_add(1, Ordering::Relaxed) + 1,
+            label: self.seen.label(),
+            remaining_budget: self.remaining(self.base.depth, None),
+        });
+        let interactive = self.inner.approvals.has_approver();
+        let policy = &*self.inner.policy;
+        let snapshot = ToolSnapshot::take(tool_set, &scope, policy, interactive, problems);
+        TurnOpening { scope, snapshot, spent }
+    }
+
+    /// Begins a turn whose tools are known.
+    fn begin_turn(self: &Arc<Self>, opening: TurnOpening) -> Arc<TurnCore> {
+        let TurnOpening { scope, snapshot, spent } = opening;
+        let events = &self.inner.events;
+        let source = events.has_observer().then(|| {
+            let source = EventSource::of(&scope);
+            for message in snapshot.problems() {
+                let (run, message) = (scope.run.clone(), message.clone());
+                events.emit_as(|| Arc::clone(&source), || Event::Problem { run, message });
+            }
+            let (cycle, tools) = (scope.cycle, snapshot.entries().count());
+            let started = || Event::TurnStarted { run: scope.run.clone(), cycle, tools };
+            events.emit_as(|| Arc::clone(&source), started);
+            source
+        });
+        TurnCore::new(self, snapshot, scope, source, spent)
+    }
+
     /// Makes a turn from its key, and registers it, so that cancelling the run reaches it.
     pub(crate) fn begin(&self, make: impl FnOnce(usize) -> Arc<TurnCore>) -> Arc<TurnCore> {
         let turn = self.turns.add_with(make);
@@ -223,7 +279,12 @@ impl Run {
     /// # Errors
     /// Fails if a source cannot be opened, and outside of a tokio runtime.
     pub async fn turn(&self) -> Result<Turn, Error> {
-        self.turn_with(async |_: &ToolSnapshot| None).await
+        let (tool_set, problems) = self.0.tools().await?;
+        let turn = self.0.begin_turn(self.0.open_turn(tool_set, problems));
+        if !self.0.inner.hooks.is_empty() {
+            turn.before_turn().await;
+        }
+        Ok(Turn::new(turn))
     }
 
     /// Starts a turn that offers only some of the tools. `select` gets the snapshot and returns the
@@ -236,42 +297,13 @@ impl Run {
         &self,
         select: impl AsyncFnOnce(&ToolSnapshot) -> Option<Vec<String>>,
     ) -> Result<Turn, Error> {
-        if !in_tokio_runtime() {
-            return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
+        let (tool_set, problems) = self.0.tools().await?;
+        let mut opening = self.0.open_turn(tool_set, problems);
+        if let Some(names) = select(&opening.snapshot).await {
+            opening.snapshot.keep_only(&names);
         }
-        let core = &self.0;
-        let (tool_set, mut problems) = core
-            .inner
-            .registry
-            .refresh(&*core.inner.clock, core.inner.config.policy_timeout)
-            .await?;
-        let tool_set = core.apply_view(tool_set, &mut problems);
-        core.record_definitions(&tool_set);
-        let events = &core.inner.events;
-        let spent = core.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
-        let mut scope = core.base.clone();
-        scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
-        scope.label = self.label();
-        scope.remaining_budget = core.remaining(scope.depth, None);
-        let interactive = core.inner.approvals.has_approver();
-        let mut snapshot =
-            ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
-        if let Some(names) = select(&snapshot).await {
-            snapshot.keep_only(&names);
-        }
-        let who = events.has_observer().then(|| EventSource::of(&scope));
-        if let Some(who) = &who {
-            for message in snapshot.problems() {
-                let (run, message) = (scope.run.clone(), message.clone());
-                events.emit_as(|| Arc::clone(who), || Event::Problem { run, message });
-            }
-            let tools = snapshot.entries().count();
-            let started =
-                || Event::TurnStarted { run: scope.run.clone(), cycle: scope.cycle, tools };
-            events.emit_as(|| Arc::clone(who), started);
-        }
-        let turn = TurnCore::new(core, snapshot, Arc::new(scope), who, spent);
-        if !core.inner.hooks.is_empty() {
+        let turn = self.0.begin_turn(opening);
+        if !self.0.inner.hooks.is_empty() {
             turn.before_turn().await;
         }
         Ok(Turn::new(turn))
@@ -304,7 +336,7 @@ impl Run {
 
     /// Returns the taint tracker: what the run has read, and which results set its label.
     #[must_use]
-    pub fn seen(&self) -> &Arc<TaintTracker> {
+    pub fn taint(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
@@ -350,7 +382,7 @@ impl Run {
     /// label of everything the sub-run has read. `None` if the context does not belong to this
     /// runtime.
     #[must_use]
-    pub fn below(cx: &ToolContext) -> Option<RunBuilder> {
+    pub fn sub_run_of(cx: &ToolContext) -> Option<RunBuilder> {
         let turn = cx.host()?.downcast::<TurnCore>().ok()?;
         Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
     }
@@ -384,206 +416,5 @@ impl Run {
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Run").field(self.id()).finish()
-    }
-}
-
-/// Configures a run before it starts.
-#[must_use]
-pub struct RunBuilder {
-    inner: Arc<Inner>,
-    scope: Scope,
-    run_state: TypeMap,
-    view: ToolView,
-    one_shot: bool,
-    budget: Budget,
-    seen: Option<TaintTracker>,
-    over: Option<Arc<RunCore>>,
-    line: String,
-    works_for: Option<WeakToolContext>,
-}
-
-impl RunBuilder {
-    pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
-        let mut scope = Scope::from(RunScope {
-            run: id,
-            state: Arc::clone(&inner.state),
-            ..RunScope::default()
-        });
-        if let Some(workspace) = &inner.workspace {
-            scope.working_directory = Arc::clone(workspace);
-        }
-        Self {
-            inner: Arc::clone(inner),
-            scope,
-            run_state: TypeMap::default(),
-            view: ToolView::all(),
-            budget: inner.budget.clone(),
-            seen: None,
-            over: None,
-            line: inner.artifacts.line(),
-            works_for: None,
-            one_shot: false,
-        }
-    }
-
-    /// Builds a sub-run of a run, below a call at this depth.
-    fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&ToolContext>) -> Self {
-        let n = over.sub_run_count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let mut scope = over.base.clone();
-        scope.run = RunId::from(format!("{}.{n}", over.base.run));
-        scope.depth = depth.saturating_add(1);
-        scope.shared = SharedMap::default();
-        Self {
-            inner: Arc::clone(&over.inner),
-            run_state: TypeMap::clone(&scope.run_state),
-            view: over.view.clone(),
-            scope,
-            budget: Budget::default(),
-            seen: Some(TaintTracker::child_of(&over.seen)),
-            over: Some(Arc::clone(over)),
-            line: format!("{}.{n}", over.line),
-            works_for: works_for.map(ToolContext::downgrade),
-            one_shot: false,
-        }
-    }
-
-    /// Sets the run's id.
-    pub fn id(mut self, id: impl Into<RunId>) -> Self {
-        self.scope.run = id.into();
-        self
-    }
-
-    /// Sets the session.
-    pub fn session(mut self, id: impl Into<String>) -> Self {
-        self.scope.session = Some(id.into());
-        self
-    }
-
-    /// Sets the agent, and appends it to the agent path.
-    pub fn agent(mut self, id: impl Into<String>) -> Self {
-        let id = id.into();
-        let path = &self.scope.agent_path;
-        self.scope.agent_path = path.iter().cloned().chain([id.clone()]).collect();
-        self.scope.agent = Some(id);
-        self
-    }
-
-    /// Sets the user.
-    pub fn user(mut self, id: impl Into<String>) -> Self {
-        self.scope.user = Some(id.into());
-        self
-    }
-
-    /// Sets the request.
-    pub fn request(mut self, id: impl Into<String>) -> Self {
-        self.scope.request = Some(id.into());
-        self
-    }
-
-    /// Sets the directory that relative paths start from. The default is the root directory of the
-    /// tools ([`DynTool::within`](haft_core::DynTool::within)), if they all have the same one.
-    pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.scope.working_directory = path.into().into();
-        self
-    }
-
-    /// Sets metadata that tools can read.
-    pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
-        self.scope.metadata = Arc::new(metadata);
-        self
-    }
-
-    /// Supplies a value for this run's tools (`RunState<T>`).
-    pub fn run_state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.run_state.insert(value);
-        self
-    }
-
-    /// Sets the tools that the run sees.
-    pub fn view(mut self, view: ToolView) -> Self {
-        self.view = view;
-        self
-    }
-
-    /// Declares that the run has only one turn, so that approvals for the run make no sense.
-    /// Approvals for a session are still possible.
-    pub fn one_shot(mut self) -> Self {
-        self.one_shot = true;
-        self
-    }
-
-    /// Lowers the budget of the run. Limits that are already set still hold.
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = self.budget.smaller(budget);
-        self
-    }
-
-    /// Records text that the user wrote, as [`Run::user_text`] does.
-    pub fn user_text(mut self, text: &str) -> Self {
-        self.seen.get_or_insert_default().record_user_text(text);
-        self
-    }
-
-    /// Starts the run. Its time budget starts now.
-    #[must_use]
-    pub fn start(mut self) -> Run {
-        self.scope.run_state = Arc::new(self.run_state);
-        let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.max_depth);
-        let own = self.budget.depth.map(|levels| self.scope.depth.saturating_add(levels));
-        let max_depth = own.map_or(above, |own| own.min(above));
-        let over = self.over.as_ref();
-        let too_deep = self.scope.depth > max_depth;
-        let (seen, ledger) = match over {
-            // It can run nothing, so it needs no state of its own. This bounds the parent chain by
-            // the maximum depth.
-            Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
-            _ => {
-                let above = over.and_then(|over| over.ledger.clone());
-                let who = EventSource::run_of(&self.scope);
-                let ledger = Ledger::open(who, self.budget, above, &self.inner.clock);
-                (Arc::new(self.seen.unwrap_or_default()), ledger)
-            }
-        };
-        let make = |parent| {
-            Arc::new(RunCore {
-                handle: OnceLock::new(),
-                cancelled: AtomicBool::new(false),
-                halted: OnceLock::new(),
-                turns: OpenSet::default(),
-                locks: Arc::default(),
-                cycle: AtomicU32::new(0),
-                seen,
-                ledger,
-                max_depth,
-                works_for: self.works_for,
-                subs: OpenSet::default(),
-                parent,
-                sub_run_count: AtomicU32::new(0),
-                recorded: Mutex::default(),
-                invalid_calls: InvalidCallCounts::default(),
-                prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
-                viewed: Mutex::new(None),
-                base: self.scope,
-                line: self.line,
-                view: self.view,
-                inner: self.inner,
-            })
-        };
-        let core = match &self.over {
-            Some(over) => over.adopt(|key| make(Some((Arc::downgrade(over), key)))),
-            None => make(None),
-        };
-        // A run of one turn cannot fetch results later.
-        let handle = (!self.one_shot).then(|| Arc::new(Handle(Arc::clone(&core))));
-        if let Some(handle) = &handle {
-            let _ = core.handle.set(Arc::downgrade(handle));
-        }
-        Run(core, handle)
-    }
-}
-
-impl fmt::Debug for RunBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunBuilder").field("run", &self.scope.run).finish_non_exhaustive()
     }
 }

@@ -119,8 +119,8 @@ pub(crate) fn ended(result: &ToolResult, course: &ExecutionStats, policy: Option
     span.record("haft.cache", course.cache.map(cache_name));
     span.record("haft.waited_us", u64::try_from(course.waited.as_micros()).unwrap_or(u64::MAX));
     if let Some(cut) = result.truncation() {
-        span.record("haft.result.chars", cut.of);
-        span.record("haft.result.shown", cut.shown);
+        span.record("haft.result.chars", cut.total_chars);
+        span.record("haft.result.shown", cut.shown_chars);
     }
 }
 
@@ -215,7 +215,7 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.cycle" = scope.cycle,
         "haft.depth" = scope.depth,
         "haft.attempt" = cx.attempt(),
-        "haft.class" = class_name(work.permitted.admitted().profile().class),
+        "haft.class" = class_name(work.permitted.validated().profile().class),
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
@@ -224,7 +224,7 @@ fn execute_span(work: &Work<'_>) -> Span {
         record_verdict(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
     }
     if inner.config.trace_content && !span.is_disabled() {
-        let admitted = work.permitted.admitted();
+        let admitted = work.permitted.validated();
         let arguments =
             inner.redactor.arguments(admitted.tool().input(), admitted.arguments()).to_string();
         span.record("gen_ai.tool.call.arguments", &*prepare_content(inner, &arguments));

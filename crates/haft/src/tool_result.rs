@@ -33,7 +33,7 @@ pub struct ToolResult {
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// The approver, hook or middleware that answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) instead_by: Option<Arc<str>>,
+    pub(crate) replaced_by: Option<Arc<str>>,
     /// Which sandbox confined the work, if the body reported it. Never shown to a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<Arc<Value>>,
@@ -124,12 +124,12 @@ impl Serialize for Origin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Truncation {
     /// Characters of the whole result.
-    pub of: usize,
+    pub total_chars: usize,
     /// Characters that are shown.
-    pub shown: usize,
+    pub shown_chars: usize,
     /// The artifact with the whole result; `None` if it could not be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<ArtifactId>,
+    pub artifact: Option<ArtifactId>,
 }
 
 fn serialize_repairs<S: serde::Serializer>(
@@ -155,7 +155,7 @@ impl ToolResult {
             origin: None,
             truncation: None,
             repairs: None,
-            instead_by: None,
+            replaced_by: None,
             tier: None,
             left: None,
             elapsed: Duration::ZERO,
@@ -224,7 +224,7 @@ impl ToolResult {
     /// Returns whether the body ran.
     #[must_use]
     pub fn execution(&self) -> Execution {
-        match (&self.instead_by, self.failure()) {
+        match (&self.replaced_by, self.failure()) {
             (Some(_), _) => Execution::NotStarted,
             (None, Some(failure)) => failure.execution(),
             (None, None) => Execution::Completed,
@@ -233,8 +233,8 @@ impl ToolResult {
 
     /// Returns who answered in place of the tool, if the body did not run for that reason.
     #[must_use]
-    pub fn instead_by(&self) -> Option<&str> {
-        self.instead_by.as_deref()
+    pub fn replaced_by(&self) -> Option<&str> {
+        self.replaced_by.as_deref()
     }
 
     /// Returns the taint label: how far the content is trusted, and where it may be sent. Content
@@ -310,6 +310,7 @@ impl ToolResult {
 
     /// The host's notes, each marked as such.
     fn notes_text(&self) -> Option<String> {
+        self.left.as_ref()?;
         let notes = self.host_notes().iter().map(|note| format!("[note from the host: {note}]"));
         let notes: Vec<String> = notes.collect();
         (!notes.is_empty()).then(|| notes.join("\n"))

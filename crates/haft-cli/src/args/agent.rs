@@ -12,6 +12,7 @@ pub(crate) const RUN_HELP: &str = "Examples:
   haft run --model script:agent.jsonl
   haft run 'Fix the failing test.' --model script:agent.jsonl --max-turns 20
   haft run 'Fix the failing test.' --model script:agent.jsonl --json | jq .type
+  haft run - --model script:agent.jsonl < task.md
   haft run --model script:agent.jsonl --record recorded.jsonl
 
 The agent works in the workspace, with its rules and its sandbox. At a terminal a call that needs
@@ -52,7 +53,7 @@ tools, the rules, the sandbox, the approvals. It needs no key and no network, an
 /// A task for an agent.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What the agent is to do; default: the task that the script names
+    /// What the agent is to do; `-` reads it from stdin; default: the task that the script names
     pub(crate) task: Option<String>,
     #[command(flatten)]
     pub(crate) agent: AgentArgs,

@@ -96,6 +96,30 @@ fn json_is_one_event_per_line_and_ends_with_the_result() {
 }
 
 #[test]
+fn task_is_read_from_stdin() {
+    let dir = dir("stdin-task");
+    let ran = fed(&dir, &["run", "-", "--model", "script:echoes.jsonl"], "Fix the test.\n");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "First: Fix the test.\n"), "{ran:?}");
+    let ran = fed(&dir, &["run", "-", "--model", "script:echoes.jsonl"], "\n");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("the task is empty"), "{ran:?}");
+}
+
+#[test]
+fn denied_model_call_exits_with_2() {
+    let dir = dir("denied");
+    let rule = "[[rule]]\nmatch = \"model_call arg.model=script\"\nsubject = \"llm_call\"\n\
+                decision = \"deny\"\nreason = \"no model today\"\n";
+    dir.put("haft.toml", rule);
+    let ran = dir.run(["run", "x", "--model", "script:echoes.jsonl"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.contains("the policy denies the model call: no model today"), "{ran:?}");
+    let ran = dir.run(["run", "x", "--model", "script:echoes.jsonl", "--json"]);
+    let last = lines(&ran.out).pop().unwrap();
+    assert_eq!((ran.code, &last["reason"]["end"]), (Some(2), &"denied".into()), "{ran:?}");
+}
+
+#[test]
 fn errors_are_json_too() {
     let dir = dir("json-errors");
     dir.put("bad.jsonl", "{\"txt\": 1}\n");

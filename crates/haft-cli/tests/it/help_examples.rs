@@ -56,6 +56,7 @@ fn directory() -> TempDir {
         ("commands.jsonl", "{\"command\": \"ls\"}\n"),
         ("rows.json", &json!({"rows": rows}).to_string()),
         ("agent.jsonl", AGENT),
+        ("task.md", "Fix the failing test.\n"),
     ];
     let dir = TempDir::new("help-examples", &files);
     let home = dir.0.join("home");

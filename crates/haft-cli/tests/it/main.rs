@@ -24,7 +24,7 @@ mod lints;
 mod live;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod planted;
+mod hostile_config;
 mod policy;
 mod prompt;
 mod responses;

@@ -37,7 +37,7 @@ fn allow_rule_of_a_directory_needs_trust() {
     assert!(ran.err.contains("haft trust"), "{}", ran.err);
     assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
     let ran = dir.run(call);
-    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "created `x`: 1 line, 1 bytes\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "created `x`: 1 line, 1 byte\n"));
     assert_eq!(dir.run(["trust", "--revoke"]).code, Some(0));
     assert_eq!(dir.run(call).code, Some(2));
 }

@@ -63,6 +63,7 @@ fn printed_command_reads_the_stored_result() {
     for more in [&[][..], &["--artifacts", "my results"], &["--json"]] {
         let ran = dir.run(STORE.iter().chain(more).copied());
         let printed = ran.err.split('`').nth(1).unwrap();
+        let printed = &printed.replace("[dir]", &dir.0.display().to_string());
         assert!(printed.starts_with("haft result "), "{ran:?}");
         let own = dir.command();
         let output = std::process::Command::new("sh")
@@ -70,13 +71,17 @@ fn printed_command_reads_the_stored_result() {
             .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
             .env_remove("XDG_STATE_HOME")
-            .current_dir(dir.work())
+            .current_dir(&dir.0)
             .output()
             .unwrap();
         let whole = Ran::of(output);
-        assert_eq!(whole.code, Some(0), "{printed}: {whole:?}");
+        assert_eq!(whole.code, Some(0), "from another directory: {printed}: {whole:?}");
         let data: Value = serde_json::from_str(&whole.out).unwrap();
         assert_eq!(data.as_array().map(Vec::len), Some(5_000), "{printed}");
+        if more == ["--json"] {
+            let id = ran.json()["truncation"]["artifact"].clone();
+            assert!(printed.contains(id.as_str().unwrap()), "{id}: {printed}");
+        }
     }
 }
 

@@ -6,17 +6,17 @@ use crate::{TempDir, haft};
 
 /// The phases of a call that is allowed.
 const PHASES: [&str; 11] = [
-    "admit",
+    "validate",
     "plan",
     "check",
-    "judge",
-    "place",
-    "gate",
+    "authorize",
+    "slot",
+    "lock wait",
     "journal",
     "layers",
     "attempt 1",
-    "shape",
-    "settle",
+    "sanitize",
+    "finish",
 ];
 
 /// The phases of a trace, and whether they are contiguous.
@@ -73,9 +73,12 @@ fn trace_shows_the_approval_wait_and_the_end_of_a_denied_call() {
     let refused = haft("call write_file file_path=traced content=x --trace");
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.starts_with("error: denied: "), "{refused:?}");
-    assert_eq!(names(&refused.err), ["admit", "plan", "check", "judge", "shape", "settle"]);
+    assert_eq!(
+        names(&refused.err),
+        ["validate", "plan", "check", "authorize", "sanitize", "finish"]
+    );
     let unknown = haft("call nothing --trace");
-    assert_eq!(names(&unknown.err), ["admit", "plan", "shape", "settle"]);
+    assert_eq!(names(&unknown.err), ["validate", "plan", "sanitize", "finish"]);
 }
 
 #[cfg(unix)]
@@ -86,5 +89,5 @@ fn trace_shows_the_time_of_hooks() {
     let ran = dir.run(["call", "list_files", "--trace"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let names = names(&ran.err);
-    assert!(names.contains(&"hooks") && names.contains(&"after"), "{names:?}");
+    assert!(names.contains(&"hooks") && names.contains(&"hooks after"), "{names:?}");
 }

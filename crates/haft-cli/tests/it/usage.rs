@@ -202,7 +202,11 @@ fn tool_is_shown_with_everything_it_declares() {
     assert_eq!(json["runs_in"], serde_json::json!({"place": "process"}));
     assert_eq!(json["limits"]["timeout_ms"], 120_000);
     for (key, _) in json.as_object().unwrap() {
-        let shown = key.replace('_', " ");
+        let shown = match key.as_str() {
+            "needs" => "required state".to_owned(),
+            "unknown" => "unknown arguments".to_owned(),
+            key => key.replace('_', " "),
+        };
         let elsewhere = [
             "name",
             "description",
@@ -283,15 +287,72 @@ fn completions_exist_for_every_shell() {
         }
     }
     assert_eq!(haft("completions bsh").code, Some(1));
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "fish", "elvish", "powershell"] {
         let script = haft(&format!("completions {shell}")).out;
-        for tool in ["read_file", "delete_path", "search_files"] {
-            let count = script.matches(tool).count();
-            assert!(count >= 3, "{shell}: {tool} for `call`, `explain` and `tools show`: {count}");
-        }
+        let count = script.matches("haft tools names").count();
+        assert_eq!(count, 3, "{shell}: for `call`, `explain` and `tools show`");
+        assert!(!script.contains("HAFT_TOOL_NAMES"), "{shell}");
     }
+    let script = haft("completions zsh").out;
+    assert_eq!(script.matches("_haft_tool_names'").count(), 3, "{script}");
+    assert_eq!(script.matches("haft tools names").count(), 1);
     // Other names stay valid: files declare tools too.
     assert!(haft("call declared_elsewhere").err.contains("unknown_tool"));
+}
+
+const DECLARES_A_TOOL: &str = "[tool.count_lines]\ndescription = \"Counts lines.\"\n\
+                               command = [\"wc\", \"-l\"]\nread_only = true\ncapabilities = []\n";
+
+#[cfg(unix)]
+#[test]
+fn bash_completes_the_tools_of_a_trusted_directory() {
+    let dir = TempDir::trusted("usage-completions", &[("haft.toml", DECLARES_A_TOOL)]);
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
+    let script = "eval \"$(haft completions bash)\"; COMP_WORDS=(haft call count_l); \
+                  COMP_CWORD=2; _haft haft count_l call; echo \"${COMPREPLY[@]}\"";
+    let own = dir.command();
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", script])
+        .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .current_dir(dir.work());
+    let Ok(output) = bash.output() else { return }; // there is no bash
+    assert_eq!(Ran::of(output).out, "count_lines\n");
+    let broken = TempDir::new("usage-completions-broken", &[("haft.toml", "[")]);
+    assert!(broken.run(["tools", "names"]).out.contains("read_file\n"), "the built-in tools");
+}
+
+#[test]
+fn tools_list_says_that_rules_decide_by_the_arguments() {
+    let rules = "[[rule]]\nmatch = \"Read(notes/**)\"\ndecision = \"deny\"\n\n\
+                 [budget]\ncalls_of = { \"make_*\" = 0 }\n";
+    let dir = TempDir::new("usage-depends", &[("haft.toml", rules)]);
+    let list = dir.run(["tools", "list"]).out;
+    let line = |tool: &str| list.lines().find(|line| line.starts_with(tool)).unwrap().to_owned();
+    assert!(line("read_file").contains("depends on the arguments"), "{list}");
+    assert!(line("make_dir").contains("denied"), "{list}");
+    let show = dir.run(["tools", "show", "read_file"]).out;
+    assert!(show.contains("  other calls      haft.toml:2 deny \"Read(notes/**)\""), "{show}");
+    let show = dir.run(["tools", "show", "make_dir"]).out;
+    assert!(show.contains("the budget allows no call of it ([budget])"), "{show}");
+}
+
+#[test]
+fn policy_check_reports_a_budget_key_that_matches_no_tool() {
+    let rules = "[budget]\ncalls_of = { \"read_*\" = 3, read_fle = 1 }\ncost.nosuch = \"0.5\"\n";
+    let dir = TempDir::new("usage-budget-keys", &[("haft.toml", rules)]);
+    let checked = dir.run(["policy", "check", "--deny", "--json"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let findings = checked.json()["findings"].as_array().unwrap().clone();
+    let messages: Vec<&str> = findings.iter().filter_map(|f| f["message"].as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "`read_fle` matches no tool of this directory",
+            "`nosuch` matches no tool of this directory"
+        ]
+    );
+    assert_eq!(findings[0]["hint"], "did you mean `read_file`?");
 }
 
 #[test]

@@ -2,29 +2,36 @@
 
 use std::{
     any::Any,
+    path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::Instant,
 };
 
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
-    BackgroundTask, Host, Inner, Lease, RunningWork, StartedBody, ToolContext, WeakToolContext,
+    BackgroundTask, Confinement, Host, Inner, Lease, RunningWork, StartedBody, ToolContext,
+    WeakToolContext, reporting::MAX_TIER_BYTES,
 };
-use crate::{CallId, CallProfile, FailureCode, Label, Scope, ToolName};
+use crate::{
+    CallId, CallProfile, Effects, FailureCode, HardLinked, Label, MaskedPaths, Operation,
+    OtherNames, Scope, ToolName,
+};
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::ToolContext {}
 }
 
-/// Control over the call of a [`ToolContext`]: it is made, given its terms, stopped and ended.
+/// Control over the call of a [`ToolContext`]: it is made, given its terms, stopped and ended. It
+/// also has what only tools with a sandbox need: the description of the sandbox and the rules about
+/// files.
 ///
-/// Only a runtime needs it. It is implemented for `ToolContext` and cannot be implemented for other
-/// types.
+/// It is implemented for `ToolContext` and cannot be implemented for other types.
 pub trait HostContext: sealed::Sealed + Sized {
     /// Makes the context of one call.
     #[must_use]
@@ -41,88 +48,250 @@ pub trait HostContext: sealed::Sealed + Sized {
     #[must_use]
     fn for_attempt(&self, attempt: u32) -> Self;
 
+    /// Returns the context that the methods below work on.
+    #[must_use]
+    fn tool_context(&self) -> &ToolContext;
+
     /// Returns a handle that does not keep the context alive.
     #[must_use]
-    fn downgrade(&self) -> WeakToolContext;
+    fn downgrade(&self) -> WeakToolContext {
+        WeakToolContext(Arc::downgrade(&self.tool_context().0))
+    }
 
     /// Returns the host as `Any`, if it supports that.
     #[must_use]
-    fn host(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+    fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Arc::clone(&self.tool_context().0.host).any()
+    }
 
     /// Cancels this call, with a reason. The first reason is kept.
-    fn stop(&self, code: FailureCode, why: &str);
+    fn stop(&self, code: FailureCode, why: &str) {
+        let inner = &self.tool_context().0;
+        let _ = inner.stop_reason.set((code, why.to_owned()));
+        inner.stopped.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if let Some(token) = inner.token.get() {
+            token.cancel();
+        }
+    }
 
     /// Sets the deadline of the call. The first value is kept.
-    fn set_deadline(&self, deadline: Instant);
+    fn set_deadline(&self, deadline: Instant) {
+        let _ = self.tool_context().call_state().deadline.set(deadline);
+    }
 
     /// Sets what is known when the body starts: the profile of the call, whether it was allowed
     /// only because its body runs sandboxed, and its deadline. The first time counts.
-    fn start(&self, profile: CallProfile, confined: bool, deadline: Option<Instant>);
+    fn start(&self, profile: CallProfile, confined: bool, deadline: Option<Instant>) {
+        let _ = self.tool_context().call_state().started.set(StartedBody {
+            profile,
+            confined,
+            deadline,
+        });
+    }
 
     /// Returns a fresh id for a nested call.
     #[must_use]
-    fn next_nested_id(&self) -> CallId;
+    fn next_nested_id(&self) -> CallId {
+        let cx = self.tool_context();
+        cx.0.id.nested(cx.call_state().nested.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 
     /// Returns how many nested calls this one has made.
     #[must_use]
-    fn nested_calls(&self) -> u32;
+    fn nested_calls(&self) -> u32 {
+        self.tool_context().call_state().nested.load(Ordering::Relaxed)
+    }
 
     /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls
     /// of the same tool, so that they cannot deadlock.
-    fn nested_slot(&self) -> &Arc<Semaphore>;
+    fn nested_slot(&self) -> &Arc<Semaphore> {
+        self.tool_context().call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
+    }
 
     /// Adds the taint label of a nested call's result: this call has read it.
-    fn add_nested_label(&self, label: Label);
+    fn add_nested_label(&self, label: Label) {
+        let join = |bits| Some(Label::from_bits(bits).join(label).to_bits());
+        let own = &self.tool_context().call_state().nested_label;
+        let _ = own.fetch_update(Ordering::AcqRel, Ordering::Acquire, join);
+    }
 
     /// Returns the join of the taint labels of this call's nested results.
     #[must_use]
-    fn nested_label(&self) -> Label;
+    fn nested_label(&self) -> Label {
+        Label::from_bits(self.tool_context().call_state().nested_label.load(Ordering::Acquire))
+    }
 
     /// Registers work that may outlive the body. `None` once the call has ended.
     #[must_use]
-    fn begin_work(&self) -> Option<RunningWork>;
+    fn begin_work(&self) -> Option<RunningWork> {
+        self.tool_context()
+            .call_state()
+            .lease
+            .begin()
+            .then(|| RunningWork(self.tool_context().clone()))
+    }
 
     /// Returns whether work of this call, blocking or nested, still runs.
     #[must_use]
-    fn has_running_work(&self) -> bool;
+    fn has_running_work(&self) -> bool {
+        self.tool_context().call_state().lease.is_running()
+    }
 
     /// Ends the call: no new work starts under it. If some of its work still runs, `abandon` is
     /// called and `held` is kept until that work ends. A body that could not be cancelled keeps its
     /// locks this way.
-    fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T));
+    fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
+        let lease = &self.tool_context().call_state().lease;
+        if lease.end() {
+            abandon(&held);
+            lease.keep(Box::new(held));
+        }
+    }
 
     /// Returns whether the call has ended.
     #[must_use]
-    fn is_closed(&self) -> bool;
+    fn is_closed(&self) -> bool {
+        self.tool_context().call_state().lease.has_ended()
+    }
 
     /// Returns how many bytes of partial output were sent so far, kept or not.
     #[must_use]
-    fn partial_size(&self) -> u64;
+    fn partial_size(&self) -> u64 {
+        self.tool_context().call_state().extra.get().map_or(0, |extra| extra.notes.size())
+    }
 
     /// Returns whether the kept partial output is truncated.
     #[must_use]
-    fn partial_is_full(&self) -> bool;
+    fn partial_is_full(&self) -> bool {
+        self.tool_context().call_state().extra.get().is_some_and(|extra| extra.notes.is_full())
+    }
 
     /// Sends all buffered progress notes. The last note is sent before the call ends.
-    fn flush_progress(&self);
+    fn flush_progress(&self) {
+        let cx = self.tool_context();
+        if let Some(extra) = cx.call_state().extra.get() {
+            extra.notes.flush(cx.0.host.now(), |note| cx.0.host.report(cx, note));
+        }
+    }
 
     /// Waits until a progress note is buffered, and returns when it should be sent.
-    fn progress_due(&self) -> impl Future<Output = Option<Instant>> + Send;
+    fn progress_due(&self) -> impl Future<Output = Option<Instant>> + Send {
+        let cx = self.tool_context();
+        async move { cx.extra().notes.due(cx.0.host.progress_interval()).await }
+    }
 
     /// Returns whether the body has deferred work to the background.
     #[must_use]
-    fn has_background_task(&self) -> bool;
+    fn has_background_task(&self) -> bool {
+        self.tool_context()
+            .call_state()
+            .extra
+            .get()
+            .is_some_and(|extra| extra.background().is_some())
+    }
 
     /// Takes the work that the body has deferred.
     #[must_use]
-    fn take_background_task(&self) -> Option<BackgroundTask>;
+    fn take_background_task(&self) -> Option<BackgroundTask> {
+        self.tool_context().call_state().extra.get()?.background().take()
+    }
 
     /// Returns the position of the call in the journal; 0 if there is none.
     #[must_use]
-    fn journal_position(&self) -> u64;
+    fn journal_position(&self) -> u64 {
+        self.tool_context().call_state().journal_position.load(Ordering::Relaxed)
+    }
 
     /// Sets the position of the call in the journal.
-    fn set_journal_position(&self, position: u64);
+    fn set_journal_position(&self, position: u64) {
+        self.tool_context().call_state().journal_position.store(position, Ordering::Relaxed);
+    }
+
+    /// Returns the partial output so far, bounded.
+    #[must_use]
+    fn partial_so_far(&self) -> String {
+        self.tool_context()
+            .call_state()
+            .extra
+            .get()
+            .map(|extra| extra.notes.kept())
+            .unwrap_or_default()
+    }
+
+    /// Sets the description of the sandbox that confines this call, as data. Observers and records
+    /// get it however the call ends; the model never does. For tools that start processes.
+    ///
+    /// More than 8000 bytes of JSON are not kept.
+    fn set_tier(&self, tier: Value) {
+        let fits = tier.to_string().len() <= MAX_TIER_BYTES;
+        *self.tool_context().extra().tier() = fits.then(|| Arc::new(tier));
+    }
+
+    /// Sets what a sandboxed run of this call could read, or why no sandbox is available. A tool
+    /// sets it in its check, before the call is authorized. The last value counts.
+    fn set_confinement(&self, confinement: Result<Confinement, String>) {
+        let mut own =
+            self.tool_context().extra().confinement.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Some(confinement);
+    }
+
+    /// Returns what a sandboxed run of this call could read, or why no sandbox is available. `None`
+    /// if the tool set neither.
+    #[must_use]
+    fn confinement(&self) -> Option<Result<Confinement, String>> {
+        let own = &self.tool_context().call_state().extra.get()?.confinement;
+        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets what the sandbox of this call would mask. A tool sets it in its check.
+    fn set_masked_paths(&self, masked: MaskedPaths) {
+        let mut own =
+            self.tool_context().extra().masked.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Some(masked);
+    }
+
+    /// Returns what the sandbox of this call would mask. `None` if the tool did not set it.
+    #[must_use]
+    fn masked_paths(&self) -> Option<MaskedPaths> {
+        let own = &self.tool_context().call_state().extra.get()?.masked;
+        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns which turn of the run this is, from 1.
+    #[must_use]
+    fn cycle(&self) -> u32 {
+        self.tool_context().0.scope.cycle
+    }
+
+    /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
+    /// its profile declares a write of the file and the policy requires approval for protected
+    /// names: then a person has seen the name, or a rule names it. Before the call is authorized,
+    /// it returns whether that is possible.
+    ///
+    /// It covers only the names of [`PROTECTED`](crate::protected_names::PROTECTED). The path must
+    /// have no symlinks.
+    #[must_use]
+    fn may_change_protected(&self, file: &Path) -> bool {
+        let is_declared = |profile: &CallProfile| match &profile.effects {
+            Effects::Declared(list) => list.iter().any(|effect| {
+                effect.operation == Operation::Write
+                    && effect.target.as_deref().is_some_and(|target| Path::new(target) == file)
+            }),
+            Effects::Undeclared => false,
+        };
+        let cx = self.tool_context();
+        cx.0.host.path_rules().asks_about_protected(cx) && cx.profile().is_none_or(is_declared)
+    }
+
+    /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened
+    /// a file by this path must ask here before it returns the content: a hard link to a denied
+    /// file is the denied file. The path must have no symlinks.
+    #[must_use]
+    fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
+        let cx = self.tool_context();
+        cx.0.host.path_rules().other_names(cx, doing, path, file)
+    }
 }
 
 impl HostContext for ToolContext {
@@ -173,104 +342,7 @@ impl HostContext for ToolContext {
         made
     }
 
-    fn downgrade(&self) -> WeakToolContext {
-        WeakToolContext(Arc::downgrade(&self.0))
-    }
-
-    fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Arc::clone(&self.0.host).any()
-    }
-
-    fn stop(&self, code: FailureCode, why: &str) {
-        let _ = self.0.stop_reason.set((code, why.to_owned()));
-        self.0.stopped.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if let Some(token) = self.0.token.get() {
-            token.cancel();
-        }
-    }
-
-    fn set_deadline(&self, deadline: Instant) {
-        let _ = self.call_state().deadline.set(deadline);
-    }
-
-    fn start(&self, profile: CallProfile, confined: bool, deadline: Option<Instant>) {
-        let _ = self.call_state().started.set(StartedBody { profile, confined, deadline });
-    }
-
-    fn next_nested_id(&self) -> CallId {
-        self.0.id.nested(self.call_state().nested.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    fn nested_calls(&self) -> u32 {
-        self.call_state().nested.load(Ordering::Relaxed)
-    }
-
-    fn nested_slot(&self) -> &Arc<Semaphore> {
-        self.call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
-    }
-
-    fn add_nested_label(&self, label: Label) {
-        let join = |bits| Some(Label::from_bits(bits).join(label).to_bits());
-        let own = &self.call_state().nested_label;
-        let _ = own.fetch_update(Ordering::AcqRel, Ordering::Acquire, join);
-    }
-
-    fn nested_label(&self) -> Label {
-        Label::from_bits(self.call_state().nested_label.load(Ordering::Acquire))
-    }
-
-    fn begin_work(&self) -> Option<RunningWork> {
-        self.call_state().lease.begin().then(|| RunningWork(self.clone()))
-    }
-
-    fn has_running_work(&self) -> bool {
-        self.call_state().lease.is_running()
-    }
-
-    fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
-        let lease = &self.call_state().lease;
-        if lease.end() {
-            abandon(&held);
-            lease.keep(Box::new(held));
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.call_state().lease.has_ended()
-    }
-
-    fn partial_size(&self) -> u64 {
-        self.call_state().extra.get().map_or(0, |extra| extra.notes.size())
-    }
-
-    fn partial_is_full(&self) -> bool {
-        self.call_state().extra.get().is_some_and(|extra| extra.notes.is_full())
-    }
-
-    fn flush_progress(&self) {
-        if let Some(extra) = self.call_state().extra.get() {
-            extra.notes.flush(self.0.host.now(), |note| self.0.host.report(self, note));
-        }
-    }
-
-    async fn progress_due(&self) -> Option<Instant> {
-        self.extra().notes.due(self.0.host.progress_interval()).await
-    }
-
-    fn has_background_task(&self) -> bool {
-        self.call_state().extra.get().is_some_and(|extra| extra.background().is_some())
-    }
-
-    fn take_background_task(&self) -> Option<BackgroundTask> {
-        self.call_state().extra.get()?.background().take()
-    }
-
-    fn journal_position(&self) -> u64 {
-        self.call_state().journal_position.load(Ordering::Relaxed)
-    }
-
-    fn set_journal_position(&self, position: u64) {
-        self.call_state().journal_position.store(position, Ordering::Relaxed);
+    fn tool_context(&self) -> &ToolContext {
+        self
     }
 }

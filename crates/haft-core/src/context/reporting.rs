@@ -18,8 +18,8 @@ pub(super) struct Extra {
     background: Mutex<Option<BackgroundTask>>,
     tier: Mutex<Option<Arc<Value>>>,
     denied: Mutex<super::denied_paths_cache::DeniedPathsCache>,
-    confinement: Mutex<Option<Result<Confinement, String>>>,
-    masked: Mutex<Option<MaskedPaths>>,
+    pub(super) confinement: Mutex<Option<Result<Confinement, String>>>,
+    pub(super) masked: Mutex<Option<MaskedPaths>>,
 }
 
 /// What a sandboxed run of a call could read.
@@ -32,7 +32,7 @@ pub struct Confinement {
 }
 
 /// A longer description of the sandbox is not kept.
-const MAX_TIER_BYTES: usize = 8_000;
+pub(super) const MAX_TIER_BYTES: usize = 8_000;
 
 impl Extra {
     pub(super) fn denied(&self) -> &Mutex<super::denied_paths_cache::DeniedPathsCache> {
@@ -43,7 +43,7 @@ impl Extra {
         self.background.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tier(&self) -> MutexGuard<'_, Option<Arc<Value>>> {
+    pub(super) fn tier(&self) -> MutexGuard<'_, Option<Arc<Value>>> {
         self.tier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,53 +70,10 @@ impl ToolContext {
         self.note(Progress::Keyed(key, text));
     }
 
-    /// Returns the partial output so far, bounded.
-    #[must_use]
-    pub fn partial_so_far(&self) -> String {
-        self.call_state().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
-    }
-
-    /// Sets the description of the sandbox that confines this call, as data. Observers and records
-    /// get it however the call ends; the model never does. For tools that start processes.
-    ///
-    /// More than 8000 bytes of JSON are not kept.
-    pub fn set_tier(&self, tier: Value) {
-        let fits = tier.to_string().len() <= MAX_TIER_BYTES;
-        *self.extra().tier() = fits.then(|| Arc::new(tier));
-    }
-
     /// Returns the description of the sandbox that confines this call. `None` if the body set none.
     #[must_use]
     pub fn tier(&self) -> Option<Arc<Value>> {
         self.call_state().extra.get()?.tier().clone()
-    }
-
-    /// Sets what a sandboxed run of this call could read, or why no sandbox is available. A tool
-    /// sets it in its check, before the call is authorized. The last value counts.
-    pub fn set_confinement(&self, confinement: Result<Confinement, String>) {
-        let mut own = self.extra().confinement.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = Some(confinement);
-    }
-
-    /// Returns what a sandboxed run of this call could read, or why no sandbox is available. `None`
-    /// if the tool set neither.
-    #[must_use]
-    pub fn confinement(&self) -> Option<Result<Confinement, String>> {
-        let own = &self.call_state().extra.get()?.confinement;
-        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets what the sandbox of this call would mask. A tool sets it in its check.
-    pub fn set_masked_paths(&self, masked: MaskedPaths) {
-        let mut own = self.extra().masked.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = Some(masked);
-    }
-
-    /// Returns what the sandbox of this call would mask. `None` if the tool did not set it.
-    #[must_use]
-    pub fn masked_paths(&self) -> Option<MaskedPaths> {
-        let own = &self.call_state().extra.get()?.masked;
-        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn extra(&self) -> &Extra {

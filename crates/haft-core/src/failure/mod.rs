@@ -62,6 +62,7 @@ const MAX_CAUSES: usize = 64;
 impl Failure {
     /// Makes a failure with the default retry hint of its code.
     #[must_use]
+    #[cold]
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
@@ -108,6 +109,7 @@ impl Failure {
 
     /// Makes an `invalid_value` failure: an argument matches the schema, but its value is wrong.
     #[must_use]
+    #[cold]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FailureCode::InvalidValue, message)
     }
@@ -122,6 +124,7 @@ impl Failure {
     /// assert!(failure.source().unwrap().to_string().contains("hunter2"));
     /// ```
     #[must_use]
+    #[cold]
     pub fn hidden(source: impl Into<BoxError>) -> Self {
         Self::new(FailureCode::ToolFailed, "the tool failed; the details are kept for the operator")
             .with_source(source)

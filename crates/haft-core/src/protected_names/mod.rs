@@ -55,9 +55,9 @@ pub enum NameScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protection {
     /// It is not related to them.
-    Free,
+    Unprotected,
     /// A protected name would lie below it: moving or replacing it would get around the protection.
-    Above,
+    Contains,
     /// It is one, or lies below one.
     Protected,
 }
@@ -97,8 +97,8 @@ pub struct Refused {
 /// use haft_core::protected_names::{Change, Protected, Protection};
 ///
 /// let names = Protected::standard();
-/// assert_eq!(names.standing(Path::new("sub/.git/config")), Protection::Protected);
-/// assert_eq!(names.standing(Path::new(".git")), Protection::Above);
+/// assert_eq!(names.protection(Path::new("sub/.git/config")), Protection::Protected);
+/// assert_eq!(names.protection(Path::new(".git")), Protection::Contains);
 /// assert!(names.check(Path::new(".git"), Change::CreateDir).is_ok());
 /// assert!(names.check(Path::new(".git"), Change::CreateFile).is_err());
 /// assert!(names.check(Path::new("src/main.rs"), Change::Write).is_ok());
@@ -142,7 +142,7 @@ const CONFIGURED_REASON: &str = "the configuration of this workspace protects it
 /// A name that a path matches.
 struct Hit<'p> {
     name: &'p Name,
-    standing: Protection,
+    protection: Protection,
 }
 
 impl Protected {
@@ -204,8 +204,8 @@ impl Protected {
     ///
     /// let names = Protected::standard();
     /// let root = Path::new("/home/ada/site/.github");
-    /// assert_eq!(names.at(root).standing(Path::new("workflows/ci.yml")), Protection::Protected);
-    /// assert_eq!(names.at(root).standing(Path::new("README.md")), Protection::Free);
+    /// assert_eq!(names.at(root).protection(Path::new("workflows/ci.yml")), Protection::Protected);
+    /// assert_eq!(names.at(root).protection(Path::new("README.md")), Protection::Unprotected);
     /// ```
     #[must_use]
     pub fn at<'p, 'r>(&'p self, root: &'r Path) -> ProtectedBelow<'p, 'r> {
@@ -215,8 +215,8 @@ impl Protected {
     /// Returns how a path relates to the names. They apply at any depth: a repository inside the
     /// workspace has hooks too.
     #[must_use]
-    pub fn standing(&self, path: &Path) -> Protection {
-        self.at(Path::new(NO_ROOT)).standing(path)
+    pub fn protection(&self, path: &Path) -> Protection {
+        self.at(Path::new(NO_ROOT)).protection(path)
     }
 
     /// Returns why a path is protected, or why what lies below it is.
@@ -280,10 +280,10 @@ impl Protected {
                 match name.compare(rest.clone()) {
                     Protection::Protected if self.is_free(path) => return None,
                     Protection::Protected => {
-                        return Some(Hit { name, standing: Protection::Protected });
+                        return Some(Hit { name, protection: Protection::Protected });
                     }
-                    Protection::Above if above.is_none() => above = Some(name),
-                    Protection::Above | Protection::Free => {}
+                    Protection::Contains if above.is_none() => above = Some(name),
+                    Protection::Contains | Protection::Unprotected => {}
                 }
             }
             // Another spelling frees nothing.
@@ -291,7 +291,7 @@ impl Protected {
             is_in_dependencies |= is_dependencies(part);
         }
         let name = above?;
-        (!self.is_free(path)).then_some(Hit { name, standing: Protection::Above })
+        (!self.is_free(path)).then_some(Hit { name, protection: Protection::Contains })
     }
 
     /// Finds a name that begins in the path of the root and ends below it: the last component of
@@ -315,15 +315,15 @@ impl Protected {
                 match name.compare(from.clone().chain(path.components())) {
                     Protection::Protected if self.is_free(path) => return None,
                     Protection::Protected => {
-                        return Some(Hit { name, standing: Protection::Protected });
+                        return Some(Hit { name, protection: Protection::Protected });
                     }
-                    Protection::Above if above.is_none() => above = Some(name),
-                    Protection::Above | Protection::Free => {}
+                    Protection::Contains if above.is_none() => above = Some(name),
+                    Protection::Contains | Protection::Unprotected => {}
                 }
             }
         }
         let name = above?;
-        (!self.is_free(path)).then_some(Hit { name, standing: Protection::Above })
+        (!self.is_free(path)).then_some(Hit { name, protection: Protection::Contains })
     }
 
     /// Whether a path is an exception or lies below one.
@@ -365,8 +365,8 @@ pub struct ProtectedBelow<'p, 'r> {
 impl<'p> ProtectedBelow<'p, '_> {
     /// Returns how a path below the root relates to the names.
     #[must_use]
-    pub fn standing(self, path: &Path) -> Protection {
-        self.find(path).map_or(Protection::Free, |hit| hit.standing)
+    pub fn protection(self, path: &Path) -> Protection {
+        self.find(path).map_or(Protection::Unprotected, |hit| hit.protection)
     }
 
     /// Returns why a path is protected, or why what lies below it is.
@@ -387,9 +387,9 @@ impl<'p> ProtectedBelow<'p, '_> {
     /// Refuses as [`Protected::check`] does.
     pub fn check(self, path: &Path, change: Change) -> Result<(), Refused> {
         let Some(hit) = self.find(path) else { return Ok(()) };
-        let is_allowed = match hit.standing {
-            Protection::Free => true,
-            Protection::Above => matches!(change, Change::CreateDir | Change::Remove),
+        let is_allowed = match hit.protection {
+            Protection::Unprotected => true,
+            Protection::Contains => matches!(change, Change::CreateDir | Change::Remove),
             Protection::Protected => {
                 change == Change::CreateDir && self.names.leads_to_exception(path)
             }
@@ -404,7 +404,7 @@ impl<'p> ProtectedBelow<'p, '_> {
     fn find(self, path: &Path) -> Option<Hit<'p>> {
         let own = self.names.find(path);
         // The root itself is no entry of the workspace.
-        let is_settled = own.as_ref().is_some_and(|hit| hit.standing == Protection::Protected);
+        let is_settled = own.as_ref().is_some_and(|hit| hit.protection == Protection::Protected);
         if is_settled || path.as_os_str().is_empty() {
             return own;
         }
@@ -429,10 +429,10 @@ impl Name {
     fn compare<'c>(&self, mut path: impl Iterator<Item = Component<'c>>) -> Protection {
         for wanted in &self.rest {
             match path.next() {
-                None => return Protection::Above,
+                None => return Protection::Contains,
                 Some(_) if &**wanted == "*" => {}
                 Some(part) if fold(part.as_os_str()) == **wanted => {}
-                Some(_) => return Protection::Free,
+                Some(_) => return Protection::Unprotected,
             }
         }
         Protection::Protected

@@ -15,8 +15,8 @@ const CHANGES: [Change; 7] = [
     Change::MoveFrom,
 ];
 
-fn standing(path: &str) -> Protection {
-    Protected::standard().standing(Path::new(path))
+fn protection(path: &str) -> Protection {
+    Protected::standard().protection(Path::new(path))
 }
 
 fn with_exceptions(exceptions: &[&str]) -> Protected {
@@ -56,7 +56,7 @@ fn a_protected_name_is_one_in_any_spelling_and_at_any_depth() {
         ".cargo/config.toml",
         ".ſsh/config",
     ] {
-        assert_eq!(standing(path), Protection::Protected, "{path}");
+        assert_eq!(protection(path), Protection::Protected, "{path}");
     }
 }
 
@@ -64,8 +64,8 @@ fn a_protected_name_is_one_in_any_spelling_and_at_any_depth() {
 fn every_file_that_configures_haft_is_protected_at_any_depth() {
     let files = CONFIG_FILES.iter().map(|file| file.path);
     for path in files.chain([RESERVED_DIRECTORY]) {
-        assert_eq!(standing(path), Protection::Protected, "{path}");
-        assert_eq!(standing(&format!("sub/deep/{path}")), Protection::Protected, "{path}");
+        assert_eq!(protection(path), Protection::Protected, "{path}");
+        assert_eq!(protection(&format!("sub/deep/{path}")), Protection::Protected, "{path}");
     }
 }
 
@@ -82,7 +82,7 @@ fn ancestors_of_a_protected_name_are_above() {
         ".cargo",
         ".jj/repo",
     ] {
-        assert_eq!(standing(path), Protection::Above, "{path}");
+        assert_eq!(protection(path), Protection::Contains, "{path}");
     }
     for path in [
         ".gitignore",
@@ -100,17 +100,17 @@ fn ancestors_of_a_protected_name_are_above() {
         "target/debug/build",
         ".gradle/caches",
     ] {
-        assert_eq!(standing(path), Protection::Free, "{path}");
+        assert_eq!(protection(path), Protection::Unprotected, "{path}");
     }
 }
 
 #[test]
 fn head_is_protected_in_exactly_this_spelling_and_outside_of_git() {
     for path in ["HEAD", "sub/HEAD", "HEAD/x", ".gitx/HEAD", ".GIT/HEAD", "git~1/x/HEAD"] {
-        assert_eq!(standing(path), Protection::Protected, "{path}");
+        assert_eq!(protection(path), Protection::Protected, "{path}");
     }
     for path in ["head", "Head", ".git/HEAD", "a/.git/logs/HEAD", "HEAD.md"] {
-        assert_eq!(standing(path), Protection::Free, "{path}");
+        assert_eq!(protection(path), Protection::Unprotected, "{path}");
     }
 }
 
@@ -152,7 +152,7 @@ fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
     let names = Protected::standard();
     for name in PROTECTED {
         let path = name.pattern.replace('*', "any");
-        assert_eq!(names.standing(Path::new(&path)), Protection::Protected, "{path}");
+        assert_eq!(names.protection(Path::new(&path)), Protection::Protected, "{path}");
         assert_eq!(names.reason(Path::new(&path)), Some(name.reason), "{path}");
         assert_eq!(names.pattern(Path::new(&path)), Some(name.pattern), "{path}");
         let is_clause = !name.reason.ends_with('.') && name.reason.len() > 10;
@@ -169,14 +169,14 @@ fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
 fn an_exception_frees_itself_and_what_lies_below() {
     let names = with_exceptions(&[".git/config", "./wt/.git", ".git/worktrees/*"]);
     for path in [".git/config", "sub/.git/config", ".git/worktrees/a/gitdir", "wt/.git/hooks/x"] {
-        assert_eq!(names.standing(Path::new(path)), Protection::Free, "{path}");
+        assert_eq!(names.protection(Path::new(path)), Protection::Unprotected, "{path}");
     }
     for path in [".git/hooks", ".GIT/config", "a/wt/.git/config.worktree", ".git/config.worktree"] {
-        assert_eq!(names.standing(Path::new(path)), Protection::Protected, "{path}");
+        assert_eq!(names.protection(Path::new(path)), Protection::Protected, "{path}");
     }
-    assert_eq!(names.standing(Path::new("wt/.git")), Protection::Free);
-    assert_eq!(names.standing(Path::new("a/wt/.git")), Protection::Above);
-    assert_eq!(names.standing(Path::new(".git")), Protection::Above);
+    assert_eq!(names.protection(Path::new("wt/.git")), Protection::Unprotected);
+    assert_eq!(names.protection(Path::new("a/wt/.git")), Protection::Contains);
+    assert_eq!(names.protection(Path::new(".git")), Protection::Contains);
     assert!(names.check(Path::new("wt/.git"), Change::CreateFile).is_ok());
     assert!(names.check(Path::new(".git"), Change::CreateFile).is_err());
 }
@@ -242,9 +242,9 @@ proptest! {
     fn everything_below_a_protected_path_is_protected(path in path(), below in part()) {
         prop_assume!(below != "..");
         let names = Protected::standard();
-        if names.standing(Path::new(&path)) == Protection::Protected {
+        if names.protection(Path::new(&path)) == Protection::Protected {
             let below = format!("{path}/{below}");
-            prop_assert_eq!(names.standing(Path::new(&below)), Protection::Protected, "{}", below);
+            prop_assert_eq!(names.protection(Path::new(&below)), Protection::Protected, "{}", below);
         }
     }
 
@@ -252,7 +252,7 @@ proptest! {
     fn a_prefix_does_not_bypass_the_protection(path in path(), prefix in "[a-z]{1,6}") {
         let names = Protected::standard();
         let deeper = format!("{prefix}/{path}");
-        prop_assert_eq!(names.standing(Path::new(&path)), names.standing(Path::new(&deeper)));
+        prop_assert_eq!(names.protection(Path::new(&path)), names.protection(Path::new(&deeper)));
     }
 
     #[test]
@@ -261,15 +261,15 @@ proptest! {
         let upper = path.to_uppercase();
         prop_assume!(!upper.contains("HEAD"));
         let names = Protected::standard();
-        prop_assert_eq!(names.standing(Path::new(&path)), names.standing(Path::new(&upper)));
+        prop_assert_eq!(names.protection(Path::new(&path)), names.protection(Path::new(&upper)));
     }
 
     #[test]
     fn exceptions_free_nothing_else(path in path(), exception in exception()) {
         let (plain, with) = (Protected::standard(), with_exceptions(&[&exception]));
         let path_ = Path::new(&path);
-        let freed = with.standing(path_) == Protection::Free;
-        if plain.standing(path_) != Protection::Free {
+        let freed = with.protection(path_) == Protection::Unprotected;
+        if plain.protection(path_) != Protection::Unprotected {
             prop_assert!(!freed || is_freed(&path, &exception), "{} {}", path, exception);
             for change in CHANGES {
                 let was_refused = plain.check(path_, change).is_err();
@@ -288,13 +288,13 @@ proptest! {
         let names = Protected::standard();
         let path = Path::new(&path);
         let all = CHANGES.iter().filter(|change| names.check(path, **change).is_ok()).count();
-        let expected = match names.standing(path) {
-            Protection::Free => 7,
-            Protection::Above => 2,
+        let expected = match names.protection(path) {
+            Protection::Unprotected => 7,
+            Protection::Contains => 2,
             Protection::Protected => 0,
         };
         prop_assert_eq!(all, expected);
-        prop_assert_eq!(names.reason(path).is_some(), names.standing(path) != Protection::Free);
+        prop_assert_eq!(names.reason(path).is_some(), names.protection(path) != Protection::Unprotected);
     }
 }
 
@@ -332,7 +332,7 @@ fn the_length_filter_drops_no_protected_name() {
     own.extend([long.clone(), "*/any".to_owned(), "\u{e9}t\u{e9}".to_owned(), "a".to_owned()]);
     let names = Protected::new(own, [] as [&str; 0]);
     for path in [&*long, "A", "q/any", "a", "\u{c9}T\u{c9}", ".ENVRC", ".envrc:x", ".envrc . ."] {
-        assert_eq!(names.standing(Path::new(path)), Protection::Protected, "{path}");
+        assert_eq!(names.protection(Path::new(path)), Protection::Protected, "{path}");
     }
 }
 
@@ -345,7 +345,7 @@ fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
         "vendor/a/.github/workflows/ci.yml",
         ".venv/lib/python3/site-packages/a/.npmrc",
     ] {
-        assert_eq!(names.standing(Path::new(free)), Protection::Free, "{free}");
+        assert_eq!(names.protection(Path::new(free)), Protection::Unprotected, "{free}");
     }
     for kept in [
         "node_modules/a/haft.toml",
@@ -355,7 +355,7 @@ fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
         "Node_Modules/a/.travis.yml",
         "node_modules.bak/a/.travis.yml",
     ] {
-        assert_eq!(names.standing(Path::new(kept)), Protection::Protected, "{kept}");
+        assert_eq!(names.protection(Path::new(kept)), Protection::Protected, "{kept}");
     }
     let moves = |from: &str, to: &str| is_move_allowed(Path::new(from), Path::new(to));
     assert!(moves("node_modules/.a-x", "node_modules/a"));
@@ -369,7 +369,7 @@ fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
 #[test]
 fn the_name_of_the_root_is_part_of_the_match() {
     let names = Protected::standard();
-    let standing = |root: &str, path: &str| names.at(Path::new(root)).standing(Path::new(path));
+    let protection = |root: &str, path: &str| names.at(Path::new(root)).protection(Path::new(path));
     for (root, path) in [
         ("/w/.claude", "settings.json"),
         ("/w/.CLAUDE", "new/file"),
@@ -384,9 +384,9 @@ fn the_name_of_the_root_is_part_of_the_match() {
         ("/w/node_modules/x/.vscode", "tasks.json"),
         ("/w/src", ".envrc"),
     ] {
-        assert_eq!(standing(root, path), Protection::Protected, "{root} {path}");
+        assert_eq!(protection(root, path), Protection::Protected, "{root} {path}");
     }
-    assert_eq!(standing("/w/.git", "worktrees/x"), Protection::Above);
+    assert_eq!(protection("/w/.git", "worktrees/x"), Protection::Contains);
     for (root, path) in [
         ("/w/.github", "README.md"),
         ("/w/.config", "app.toml"),
@@ -397,7 +397,7 @@ fn the_name_of_the_root_is_part_of_the_match() {
         ("/", "config"),
         ("", "config"),
     ] {
-        assert_eq!(standing(root, path), Protection::Free, "{root} {path}");
+        assert_eq!(protection(root, path), Protection::Unprotected, "{root} {path}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haft_core::{FailureCode, HardLinked, Operation, OtherNames};
+use haft_core::{FailureCode, HardLinked, Operation, OtherNames, host::HostContext};
 
 use crate::host::cx;
 

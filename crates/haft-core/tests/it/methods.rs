@@ -78,7 +78,7 @@ async fn the_tools_of_a_block_share_one_instance() {
     let [add, read] = counter();
     call(&add, json!({"by": 2})).await.unwrap();
     let added = call(&add, json!({})).await.unwrap();
-    assert_eq!(added.structured, Some(json!({"count": 3})));
+    assert_eq!(added.structured.as_deref(), Some(&json!({"count": 3})));
     assert_eq!(call(&read, json!({})).await.unwrap().to_text(), "3");
     assert_eq!(Counter::new().plain(), 0);
 }

@@ -110,7 +110,7 @@ async fn every_return_type_is_converted() {
     assert_eq!(read(NothingTool).await, Output::text("done"));
     assert_eq!(read(BlocksTool).await.to_text(), "a\nb");
     assert_eq!(read(WholeTool).await, Output::text("w"));
-    assert_eq!(read(GetPoint).await.structured, Some(json!({"x": 1})));
+    assert_eq!(read(GetPoint).await.structured.as_deref(), Some(&json!({"x": 1})));
     assert_eq!(read(GetRaw).await, Output::json(json!({"y": 2})));
     assert_eq!(read(WrappedTool).await, Output::json(json!({"y": 3})));
     assert_eq!(read(WrappedReplyTool).await, Output::json(json!([{"y": 4}])));
@@ -131,7 +131,8 @@ async fn the_schema_of_json_is_exported_even_behind_an_alias() {
     }
     assert_eq!(DynTool::of(WrappedTool).output_schema(), None);
     let tool = DynTool::of(AliasedTool);
-    assert_eq!(call(&tool, json!({"x": "7"})).await.unwrap().structured, Some(json!({"x": 7})));
+    let point = call(&tool, json!({"x": "7"})).await.unwrap();
+    assert_eq!(point.structured.as_deref(), Some(&json!({"x": 7})));
     let failure = call(&tool, json!({"x": "seven"})).await.unwrap_err();
     assert_eq!(failure.message(), "invalid digit found in string");
 }
@@ -307,7 +308,8 @@ async fn a_closure_may_return_what_a_function_may_return() {
     assert_eq!(call(&fails, json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
     let point = DynTool::new(spec(), json!({}), |_, _| async { Json(Point { x: 1 }) });
     assert_eq!(point.output_schema().unwrap()["properties"]["x"]["type"], "integer");
-    assert_eq!(call(&point, json!({})).await.unwrap().structured, Some(json!({"x": 1})));
+    let point = call(&point, json!({})).await.unwrap();
+    assert_eq!(point.structured.as_deref(), Some(&json!({"x": 1})));
 }
 
 #[tokio::test]
@@ -318,4 +320,27 @@ async fn background_work_may_return_what_a_function_may_return() {
     let parsed =
         cx.spawn_background("parsing", |_| async { Ok::<_, ToolError>("3".parse::<u8>()?) }).await;
     assert_eq!(parsed.unwrap().to_text(), "3");
+}
+
+#[tokio::test]
+async fn closures_return_options_lists_and_maps() {
+    fn closure<T: haft_core::IntoOutput + 'static>(make: fn() -> T) -> DynTool {
+        let body = move |_, _| async move { make() };
+        DynTool::new(haft_core::ToolSpec::new("t", "Returns it."), json!({}), body)
+    }
+    let map = || std::collections::BTreeMap::from([("a", 1)]);
+    for (tool, expected) in [
+        (closure(|| vec![1, 2]), json!([1, 2])),
+        (closure(|| vec!["a".to_owned()]), json!(["a"])),
+        (closure(|| vec![vec![Some(1)], vec![None]]), json!([[1], [null]])),
+        (closure(|| Some(Plain { y: 1 })), json!({"y": 1})),
+        (closure(|| None::<u8>), json!(null)),
+        (closure(map), json!({"a": 1})),
+        (closure(|| Ok::<_, Failure>(vec![true])), json!([true])),
+    ] {
+        let output = call(&tool, json!({})).await.unwrap();
+        assert_eq!(output.blocks, [Block::Json { json: expected }]);
+    }
+    let blocks = closure(|| vec![Block::text("a"), Block::text("b")]);
+    assert_eq!(call(&blocks, json!({})).await.unwrap().blocks.len(), 2);
 }

@@ -74,7 +74,7 @@ async fn every_call_runs_a_fresh_instance() {
     let tool = DynTool::of(HttpFetch::tool());
     for _ in 0..2 {
         let output = call_in(&tool, json!({"url": "a:b"}), &cx).await.unwrap();
-        assert_eq!(output.structured, Some(json!({"text": "> a:b! 10"})));
+        assert_eq!(output.structured.as_deref(), Some(&json!({"text": "> a:b! 10"})));
     }
     assert_eq!(profile(&tool, json!({"url": "cache:x"})).class, ConcurrencyClass::ReadOnly);
     assert_eq!(profile(&tool, json!({"url": "http:x"})).class, ConcurrencyClass::Unsafe);
@@ -86,4 +86,11 @@ async fn a_struct_without_fields_is_a_tool_without_arguments() {
     let tool = tool.into_tools().remove(0);
     assert_eq!(tool.spec().name, "ping");
     assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), "pong");
+}
+
+#[test]
+fn registry_takes_an_argument_struct_by_its_name() {
+    let names = |tools: Vec<DynTool>| tools[0].spec().name.to_string();
+    assert_eq!(names(HttpFetch.into_tools()), "http_fetch");
+    assert_eq!(names(Ping.into_tools()), "ping");
 }

@@ -1,15 +1,5 @@
 use haft_core::{IntoTools, Tool, ToolContext};
 
-/// Answers.
-#[derive(Tool)]
-struct Ping;
-
-impl Ping {
-    async fn run(self, _: &ToolContext) -> String {
-        "pong".into()
-    }
-}
-
 /// Fetches.
 #[derive(Tool)]
 struct Fetch {
@@ -25,6 +15,5 @@ impl Fetch {
 fn add(_: impl IntoTools) {}
 
 fn main() {
-    add(Ping);
     add(Fetch { url: String::new() });
 }

@@ -19,6 +19,7 @@ mod ollama;
 mod repair;
 mod ids;
 mod write;
+mod cache_marks;
 
 use std::borrow::Cow;
 
@@ -28,10 +29,10 @@ use serde_json::{Map, Value};
 
 use self::{ids::Ids, read::Node, write::Writer};
 pub use self::{
-    repair::{Ending, HistoryFix},
-    write::{Change, Converted},
+    repair::{HistoryFix, LastTurn},
+    write::{Converted, HistoryChange},
 };
-use super::Dialect;
+use super::{Dialect, options::PromptCacheTtl};
 
 /// A provider-neutral conversation. As JSON it can be stored and read again without a loss.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -270,11 +271,11 @@ impl Transcript {
     /// # Errors
     /// Fails for a dialect that has no conversation.
     pub fn write(&self, dialect: Dialect) -> Result<Converted, Error> {
-        let (mut whole, mut fixes) = self.repaired(Ending::Open);
+        let (mut whole, mut fixes) = self.repaired(LastTurn::Open);
         let is_one =
             matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
         if (is_one || whole.pairs_by_order(dialect)) && whole.ends_with_results() {
-            (whole, fixes) = self.repaired(Ending::Closed);
+            (whole, fixes) = self.repaired(LastTurn::Closed);
         }
         let mut writer = Writer::new(dialect, &whole, Ids::new(dialect, whole.calls()), fixes);
         let messages = whole.messages.as_slice();
@@ -289,6 +290,19 @@ impl Transcript {
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
         Ok(Converted { body, changes: writer.into_changes() })
+    }
+
+    /// Does the same, and marks the system prompt and the last messages for the provider's prompt
+    /// cache, so that the next request pays less for them.
+    ///
+    /// # Errors
+    /// Fails for a dialect that has no conversation.
+    pub fn write_cached(&self, dialect: Dialect, keep: PromptCacheTtl) -> Result<Converted, Error> {
+        let mut converted = self.write(dialect)?;
+        if let Value::Object(body) = &mut converted.body {
+            cache_marks::add(body, dialect, keep);
+        }
+        Ok(converted)
     }
 
     /// Returns whether a history of this dialect has calls that are paired by order only.

@@ -27,7 +27,7 @@ const MAX_NAMED_PROBLEMS: usize = 8;
 
 /// How a conversation may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub enum LastTurn {
     /// With a result for every call.
     Closed,
     /// With open calls.
@@ -118,9 +118,9 @@ impl Transcript {
     ///
     /// Results move directly after their call's message, in the order of the calls. A result
     /// without a call is dropped, and so is a second result of one call. A call without a result
-    /// gets one that says that the outcome is unknown; with [`Ending::Open`], the calls of the last
+    /// gets one that says that the outcome is unknown; with [`LastTurn::Open`], the calls of the last
     /// message stay open. Of two calls with the same id the second gets a new id.
-    pub fn repair(&mut self, ending: Ending) -> Vec<HistoryFix> {
+    pub fn repair(&mut self, ending: LastTurn) -> Vec<HistoryFix> {
         let plan = Plan::of(self, ending);
         if plan.is_empty() {
             return Vec::new();
@@ -131,7 +131,7 @@ impl Transcript {
     }
 
     /// Returns the transcript with its pairs repaired.
-    pub(super) fn repaired(&self, ending: Ending) -> (Cow<'_, Self>, Vec<HistoryFix>) {
+    pub(super) fn repaired(&self, ending: LastTurn) -> (Cow<'_, Self>, Vec<HistoryFix>) {
         if Plan::of(self, ending).is_empty() {
             return (Cow::Borrowed(self), Vec::new());
         }
@@ -144,7 +144,7 @@ impl Transcript {
     ///
     /// # Errors
     /// Fails and names each broken pair.
-    pub fn check(&self, ending: Ending) -> Result<(), Error> {
+    pub fn check(&self, ending: LastTurn) -> Result<(), Error> {
         let fixes = Plan::of(self, ending).fixes;
         if fixes.is_empty() {
             return Ok(());
@@ -187,7 +187,7 @@ struct PlannedCall {
 }
 
 impl Plan {
-    fn of(transcript: &Transcript, ending: Ending) -> Self {
+    fn of(transcript: &Transcript, ending: LastTurn) -> Self {
         let messages = &transcript.messages;
         let mut plan = Self {
             fixes: Vec::new(),
@@ -343,9 +343,9 @@ impl Plan {
     }
 
     /// Records the calls without a result, except those that may stay open.
-    fn close(&mut self, ending: Ending, tail: Option<usize>) {
+    fn close(&mut self, ending: LastTurn, tail: Option<usize>) {
         for call in self.calls.iter_mut().filter(|call| call.answer.is_none()) {
-            call.is_closed = ending == Ending::Closed || Some(call.head) != tail;
+            call.is_closed = ending == LastTurn::Closed || Some(call.head) != tail;
             if call.is_closed {
                 let (message, id) = (call.message, call.id.clone());
                 self.fixes.push(HistoryFix::Unanswered { message, id });
@@ -447,7 +447,7 @@ mod tests {
         Message::User(vec![ContentPart::text(text)])
     }
 
-    fn repaired(messages: Vec<Message>, ending: Ending) -> (Vec<Message>, Vec<String>) {
+    fn repaired(messages: Vec<Message>, ending: LastTurn) -> (Vec<Message>, Vec<String>) {
         let mut transcript = Transcript { messages };
         let fixes = transcript.repair(ending);
         transcript.check(ending).expect("a repaired transcript is complete");
@@ -464,7 +464,7 @@ mod tests {
                 user("and?"),
                 results_message(&[("a", "1")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(
             messages,
@@ -481,7 +481,7 @@ mod tests {
                 results_message(&[("b", "2"), ("a", "1")]),
                 results_message(&[("c", "3")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(messages[1..], [results_message(&[("a", "1"), ("b", "2"), ("c", "3")])]);
         assert_eq!(fixes, ["message 1: the result of `a` is not directly after its call"]);
@@ -496,7 +496,7 @@ mod tests {
                 calls_message(&["a"]),
                 results_message(&[("a", "first"), ("a", "second"), ("x", "?")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(
             messages,
@@ -516,7 +516,7 @@ mod tests {
     fn call_without_a_result_gets_an_unknown_outcome() {
         let (messages, fixes) = repaired(
             vec![calls_message(&["a", "b"]), results_message(&[("b", "2")]), user("go on")],
-            Ending::Open,
+            LastTurn::Open,
         );
         let Message::Results(results) = &messages[1] else { panic!("results are second") };
         assert_eq!(results[0], PastResult::error("a", NO_RESULT));
@@ -527,9 +527,9 @@ mod tests {
     #[test]
     fn last_calls_stay_open_only_with_ending_open() {
         let tail = vec![user("go"), calls_message(&["a", "b"]), results_message(&[("a", "1")])];
-        let (messages, fixes) = repaired(tail.clone(), Ending::Open);
+        let (messages, fixes) = repaired(tail.clone(), LastTurn::Open);
         assert_eq!((messages, fixes.len()), (tail.clone(), 0));
-        let (messages, fixes) = repaired(tail, Ending::Closed);
+        let (messages, fixes) = repaired(tail, LastTurn::Closed);
         assert_eq!(fixes, ["message 1: the call `b` has no result"]);
         assert!(matches!(&messages[2], Message::Results(both) if both.len() == 2));
     }
@@ -543,7 +543,7 @@ mod tests {
                 calls_message(&["x", "x"]),
                 results_message(&[("x", "2"), ("x", "3")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(
             messages,
@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn new_call_id_is_unique() {
-        let (messages, _) = repaired(vec![calls_message(&["x", "x", "x_2"])], Ending::Open);
+        let (messages, _) = repaired(vec![calls_message(&["x", "x", "x_2"])], LastTurn::Open);
         assert_eq!(messages, [calls_message(&["x", "x_3", "x_2"])]);
     }
 
@@ -572,7 +572,7 @@ mod tests {
                 calls_message(&["x"]),
                 results_message(&[("x", "1")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(messages[4], results_message(&[("x_2", "1")]));
         assert!(matches!(&messages[1], Message::Results(made_up) if made_up[0].is_error));
@@ -581,7 +581,7 @@ mod tests {
     #[test]
     fn result_before_its_call_is_accepted_if_the_id_is_unique() {
         let (messages, fixes) =
-            repaired(vec![results_message(&[("a", "1")]), calls_message(&["a"])], Ending::Closed);
+            repaired(vec![results_message(&[("a", "1")]), calls_message(&["a"])], LastTurn::Closed);
         assert_eq!(messages, [calls_message(&["a"]), results_message(&[("a", "1")])]);
         assert_eq!(fixes, ["message 0: the result of `a` is not directly after its call"]);
         let (messages, fixes) = repaired(
@@ -591,7 +591,7 @@ mod tests {
                 user("?"),
                 calls_message(&["a"]),
             ],
-            Ending::Open,
+            LastTurn::Open,
         );
         assert_eq!(messages.len(), 4);
         assert_eq!(fixes[0], "message 0: a second result of `a`");
@@ -606,7 +606,7 @@ mod tests {
                 calls_message(&["b"]),
                 results_message(&[("a", "1"), ("b", "2")]),
             ],
-            Ending::Closed,
+            LastTurn::Closed,
         );
         assert_eq!(
             messages,
@@ -620,7 +620,7 @@ mod tests {
         let many: Vec<String> = (0..10).map(|n| format!("c{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let transcript = Transcript { messages: vec![calls_message(&many), user("next")] };
-        let error = transcript.check(Ending::Open).unwrap_err();
+        let error = transcript.check(LastTurn::Open).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadHistory);
         assert!(error.message().contains("message 0: the call `c7` has no result; and 2 more"));
         assert!(!error.message().contains("c8"));

@@ -31,14 +31,14 @@ pub struct Converted {
     /// The request fields that hold the conversation, such as `system` and `messages`.
     pub body: Value,
     /// What differs from the source.
-    pub changes: Vec<Change>,
+    pub changes: Vec<HistoryChange>,
 }
 
 /// One difference from the source. Messages are counted from 0, in the repaired transcript; only a
 /// [`HistoryFix`] counts them before the repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum HistoryChange {
     /// A broken pair was repaired.
     Repaired(HistoryFix),
     /// The dialect does not accept this id.
@@ -103,7 +103,7 @@ pub enum Change {
     },
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for HistoryChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Repaired(fix) => write!(f, "repaired {fix}"),
@@ -138,7 +138,7 @@ pub(super) struct Writer {
     ids: Ids,
     /// The target name of the tool of each call.
     names: HashMap<CallId, String>,
-    changes: Vec<Change>,
+    changes: Vec<HistoryChange>,
     /// The message that is being written.
     message: usize,
 }
@@ -150,7 +150,8 @@ impl Writer {
         ids: Ids,
         fixes: Vec<HistoryFix>,
     ) -> Self {
-        let mut changes: Vec<Change> = fixes.into_iter().map(Change::Repaired).collect();
+        let mut changes: Vec<HistoryChange> =
+            fixes.into_iter().map(HistoryChange::Repaired).collect();
         let answered: HashSet<&CallId> = transcript
             .messages
             .iter()
@@ -166,21 +167,22 @@ impl Writer {
         for call in transcript.calls() {
             let to = ids.get(&call.id);
             if to != call.id.as_str() {
-                changes.push(Change::Renamed { id: call.id.clone(), to });
+                changes.push(HistoryChange::Renamed { id: call.id.clone(), to });
             }
             if !answered.contains(&call.id) {
-                changes.push(Change::Open { id: call.id.clone() });
+                changes.push(HistoryChange::Open { id: call.id.clone() });
             }
             let (name, is_new) = tools.name(&call.name);
             if is_new && name != call.name.as_str() {
-                changes.push(Change::RenamedTool { name: call.name.clone(), to: name.clone() });
+                changes
+                    .push(HistoryChange::RenamedTool { name: call.name.clone(), to: name.clone() });
             }
             names.insert(call.id.clone(), name);
         }
         Self { dialect: dialect.family(), ids, names, changes, message: 0 }
     }
 
-    pub(super) fn into_changes(self) -> Vec<Change> {
+    pub(super) fn into_changes(self) -> Vec<HistoryChange> {
         self.changes
     }
 
@@ -223,7 +225,7 @@ impl Writer {
                 continue;
             };
             if !is_front {
-                self.changes.push(Change::Hoisted { message });
+                self.changes.push(HistoryChange::Hoisted { message });
             }
             self.at(message);
             blocks.extend(parts.iter().filter_map(|part| block(self, part)));
@@ -271,14 +273,14 @@ impl Writer {
     }
 
     fn leave_out(&mut self, from: Dialect, what: String) {
-        self.changes.push(Change::LeftOut { message: self.message, from, what });
+        self.changes.push(HistoryChange::LeftOut { message: self.message, from, what });
     }
 
     /// Returns whether text is blank, where the provider refuses that.
     pub(super) fn is_blank(&mut self, text: &str) -> bool {
         let is_blank = text.trim().is_empty();
         if is_blank && !text.is_empty() {
-            self.changes.push(Change::Blank { message: self.message });
+            self.changes.push(HistoryChange::Blank { message: self.message });
         }
         is_blank
     }
@@ -291,7 +293,7 @@ impl Writer {
             MediaSource::Url(url) => format!("[{media_type}{name} at {url}]"),
             MediaSource::Base64(_) => format!("[{media_type}{name}, left out]"),
         };
-        self.changes.push(Change::Described { message: self.message, media_type });
+        self.changes.push(HistoryChange::Described { message: self.message, media_type });
         text
     }
 
@@ -356,7 +358,7 @@ impl Writer {
     }
 
     fn wrapped(&mut self, call: &PastCall) -> Map<String, Value> {
-        self.changes.push(Change::Wrapped { message: self.message, id: call.id.clone() });
+        self.changes.push(HistoryChange::Wrapped { message: self.message, id: call.id.clone() });
         let text = match &call.arguments {
             Arguments::Text(text) => text.clone(),
             Arguments::Json(value) => value.to_string(),
@@ -365,7 +367,7 @@ impl Writer {
     }
 
     pub(super) fn added(&mut self, text: &'static str) {
-        self.changes.push(Change::Added { message: self.message, text });
+        self.changes.push(HistoryChange::Added { message: self.message, text });
     }
 }
 

@@ -1,15 +1,20 @@
 //! Anthropic Messages: `name`, `description`, `input_schema`, and the request fields around them.
 
-use haft_schema::lowering::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values};
+use haft_schema::lowering::{
+    KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values,
+};
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, describe, has_no_lookaround, is_anthropic_key};
-use crate::options::{ExportOptions, PromptCacheTtl, ToolChoice, ToolSearch};
+use crate::options::{ExportOptions, ToolChoice, ToolSearch};
 
-pub(super) const PLAIN: Rules =
-    Rules { banned_at_root: &["anyOf", "oneOf", "allOf"], key: is_anthropic_key, ..Rules::PLAIN };
+pub(super) const PLAIN: LoweringRules = LoweringRules {
+    banned_at_root: &["anyOf", "oneOf", "allOf"],
+    key: is_anthropic_key,
+    ..LoweringRules::PLAIN
+};
 
-pub(super) const STRICT: Rules = Rules {
+pub(super) const STRICT: LoweringRules = LoweringRules {
     keywords: KeywordSupport::Some(Subset {
         keywords: &[
             "type",
@@ -53,7 +58,7 @@ pub(super) const STRICT: Rules = Rules {
     banned_at_root: &["anyOf", "oneOf", "allOf"],
     key: is_anthropic_key,
     limits: Limits { parts: 20_000, ..Limits::NONE },
-    ..Rules::PLAIN
+    ..LoweringRules::PLAIN
 };
 
 /// No look-around, no back-reference, no word boundary, no large repetition.
@@ -98,11 +103,7 @@ pub(super) fn request(
         && let Some(Value::Object(last)) =
             tools.iter_mut().rev().find(|tool| tool.get("defer_loading").is_none())
     {
-        let mark = match keep {
-            PromptCacheTtl::FiveMinutes => json!({"type": "ephemeral"}),
-            PromptCacheTtl::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
-        };
-        last.insert("cache_control".into(), mark);
+        last.insert("cache_control".into(), keep.anthropic_mark());
     }
     let search = match options.search {
         Some(ToolSearch::Regex) => {

@@ -1,13 +1,13 @@
 //! Amazon Bedrock Converse: `toolSpec`, inside a `toolConfig`.
 
-use haft_schema::lowering::Rules;
+use haft_schema::lowering::LoweringRules;
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, anthropic, describe, single_member};
-use crate::options::{ExportOptions, PromptCacheTtl, ToolChoice};
+use crate::options::{ExportOptions, ToolChoice};
 
 /// The rules for Claude apply to Claude here too, and the other model families support no more.
-pub(super) const PLAIN: Rules = Rules { ..anthropic::PLAIN };
+pub(super) const PLAIN: LoweringRules = LoweringRules { ..anthropic::PLAIN };
 
 pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     let mut spec = Map::new();
@@ -28,10 +28,7 @@ pub(super) fn request(
     if let Some(keep) = options.cache
         && !tools.is_empty()
     {
-        tools.push(match keep {
-            PromptCacheTtl::FiveMinutes => json!({"cachePoint": {"type": "default"}}),
-            PromptCacheTtl::OneHour => json!({"cachePoint": {"type": "default", "ttl": "1h"}}),
-        });
+        tools.push(keep.bedrock_mark());
     }
     let mut config = Map::new();
     config.insert("tools".into(), Value::Array(tools));

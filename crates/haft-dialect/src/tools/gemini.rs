@@ -1,6 +1,8 @@
 //! Gemini: function declarations, with `parameters` or with `parametersJsonSchema`.
 
-use haft_schema::lowering::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values};
+use haft_schema::lowering::{
+    KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values,
+};
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, describe, has_no_lookaround, single_member};
@@ -9,7 +11,7 @@ use crate::options::{ExportOptions, ToolChoice};
 const NUMBERS: &[&str] = &["float", "double", "int32", "int64"];
 
 /// A subset of OpenAPI: one type per schema, no references, no closed objects.
-pub(super) const PARAMETERS: Rules = Rules {
+pub(super) const PARAMETERS: LoweringRules = LoweringRules {
     keywords: KeywordSupport::Some(Subset {
         keywords: &[
             "type",
@@ -45,11 +47,11 @@ pub(super) const PARAMETERS: Rules = Rules {
     references: References::Inline,
     key: is_vertex_parameter,
     limits: Limits { parts: 4_000, ..Limits::NONE },
-    ..Rules::PLAIN
+    ..LoweringRules::PLAIN
 };
 
 /// The subset of JSON Schema that is documented for `parametersJsonSchema`.
-pub(super) const JSON_SCHEMA: Rules = Rules {
+pub(super) const JSON_SCHEMA: LoweringRules = LoweringRules {
     keywords: KeywordSupport::Some(Subset {
         keywords: &[
             "type",
@@ -82,7 +84,7 @@ pub(super) const JSON_SCHEMA: Rules = Rules {
     }),
     references: References::KeepOptionalCycles,
     key: is_vertex_parameter,
-    ..Rules::PLAIN
+    ..LoweringRules::PLAIN
 };
 
 /// Whether Vertex accepts a parameter name.

@@ -1,11 +1,12 @@
 //! The Model Context Protocol: the schema unchanged, with the tool's annotations.
 
-use haft_schema::lowering::Rules;
+use haft_schema::lowering::LoweringRules;
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, describe};
 
-pub(super) const PLAIN: Rules = Rules { unknown_keywords: true, ..Rules::PLAIN };
+pub(super) const PLAIN: LoweringRules =
+    LoweringRules { unknown_keywords: true, ..LoweringRules::PLAIN };
 
 pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     let mut tool = Map::new();

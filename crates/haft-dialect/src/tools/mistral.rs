@@ -1,19 +1,19 @@
 //! Mistral: functions as in OpenAI Chat. No subset of JSON Schema is documented, so references are
 //! inlined and `allOf` is merged where that loses nothing.
 
-use haft_schema::lowering::{Limits, References, Rules};
+use haft_schema::lowering::{Limits, LoweringRules, References};
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, openai};
 use crate::options::{ExportOptions, ToolChoice};
 
-pub(super) const PLAIN: Rules = Rules {
+pub(super) const PLAIN: LoweringRules = LoweringRules {
     references: References::InlineAcyclic,
     banned_at_root: &["anyOf", "oneOf", "allOf"],
     items: true,
     properties: true,
     limits: Limits { parts: 4_000, ..Limits::NONE },
-    ..Rules::PLAIN
+    ..LoweringRules::PLAIN
 };
 
 pub(super) fn tool(parts: ToolParts<'_>) -> Value {

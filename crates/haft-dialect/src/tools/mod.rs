@@ -16,7 +16,7 @@ mod openai;
 
 use haft_schema::{
     Formats, Loss, LossKind, Schema,
-    lowering::{self, Document, Lowered, Rules},
+    lowering::{self, Document, Lowered, LoweringRules},
 };
 use serde_json::{Map, Value, json};
 
@@ -134,7 +134,7 @@ pub(super) struct ToolParts<'a> {
 }
 
 impl Dialect {
-    fn plain(self) -> &'static Rules {
+    fn plain(self) -> &'static LoweringRules {
         match self {
             Self::Anthropic => &anthropic::PLAIN,
             Self::OpenAiResponses => &openai::RESPONSES,
@@ -148,7 +148,7 @@ impl Dialect {
         }
     }
 
-    fn strict(self) -> Option<&'static Rules> {
+    fn strict(self) -> Option<&'static LoweringRules> {
         match self {
             Self::Anthropic | Self::Bedrock => Some(&anthropic::STRICT),
             Self::OpenAiResponses | Self::OpenAiChat => Some(&openai::STRICT),
@@ -164,7 +164,7 @@ impl Dialect {
 
     /// Whether strict mode requires every property, so that the model sends null for an absent one.
     pub(super) fn fills_with_null(self) -> bool {
-        self.strict().and_then(Rules::subset).is_some_and(|subset| subset.all_required)
+        self.strict().and_then(LoweringRules::subset).is_some_and(|subset| subset.all_required)
     }
 
     /// Strict mode costs Anthropic a grammar per request, so it is only used there on request.
@@ -333,7 +333,7 @@ impl Dialect {
 }
 
 /// The rules of a dialect, adjusted to the options.
-fn with_options(rules: &Rules, options: &ExportOptions) -> Rules {
+fn with_options(rules: &LoweringRules, options: &ExportOptions) -> LoweringRules {
     if options.inline { rules.inlined() } else { *rules }
 }
 
@@ -359,9 +359,9 @@ fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
             format!("at {place} of the output schema: {}", loss.note),
         )
     };
-    let lowered = lowering::resolve(output)
-        .ok()
-        .and_then(|document| lowering::lower(&document, &Rules::PLAIN.inlined(), false).ok());
+    let lowered = lowering::resolve(output).ok().and_then(|document| {
+        lowering::lower(&document, &LoweringRules::PLAIN.inlined(), false).ok()
+    });
     match lowered {
         Some(lowered) => {
             let losses = lowered.losses.iter().map(loss).collect();

@@ -1,12 +1,12 @@
 //! Ollama: functions as in OpenAI Chat. Its clients and templates read few keywords of a property,
 //! so schemas are flattened as far as that loses nothing.
 
-use haft_schema::lowering::Rules;
+use haft_schema::lowering::LoweringRules;
 use serde_json::{Map, Value};
 
 use super::{ToolParts, mistral, openai};
 
-pub(super) const PLAIN: Rules = Rules { ..mistral::PLAIN };
+pub(super) const PLAIN: LoweringRules = LoweringRules { ..mistral::PLAIN };
 
 pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     openai::typed(openai::function(parts))

@@ -1,6 +1,8 @@
 //! OpenAI: functions, flat in Responses and nested in Chat.
 
-use haft_schema::lowering::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values};
+use haft_schema::lowering::{
+    KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values,
+};
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, describe, has_no_lookaround};
@@ -8,13 +10,13 @@ use crate::options::{ExportOptions, ToolChoice, ToolSearch};
 
 const BANNED: &[&str] = &["anyOf", "oneOf", "allOf", "enum", "not"];
 
-pub(super) const CHAT: Rules =
-    Rules { banned_at_root: BANNED, items: true, properties: true, ..Rules::PLAIN };
+pub(super) const CHAT: LoweringRules =
+    LoweringRules { banned_at_root: BANNED, items: true, properties: true, ..LoweringRules::PLAIN };
 
 /// Responses was seen to refuse `oneOf` anywhere, strict or not.
-pub(super) const RESPONSES: Rules = Rules { one_of: false, ..CHAT };
+pub(super) const RESPONSES: LoweringRules = LoweringRules { one_of: false, ..CHAT };
 
-pub(super) const STRICT: Rules = Rules {
+pub(super) const STRICT: LoweringRules = LoweringRules {
     keywords: KeywordSupport::Some(Subset {
         keywords: &[
             "type",
@@ -67,7 +69,7 @@ pub(super) const STRICT: Rules = Rules {
         characters: 120_000,
         list: 15_000,
     },
-    ..Rules::PLAIN
+    ..LoweringRules::PLAIN
 };
 
 pub(super) fn responses(parts: ToolParts<'_>, options: &ExportOptions) -> Value {

@@ -116,7 +116,7 @@ impl<'a> ResultContent<'a> {
     #[must_use]
     pub fn output(call_id: &'a str, name: &'a str, output: &'a Output) -> Self {
         let blocks = output.blocks.iter().map(ResultBlock::from).collect();
-        Self { blocks, structured: output.structured.as_ref(), ..Self::new(call_id, name) }
+        Self { blocks, structured: output.structured.as_deref(), ..Self::new(call_id, name) }
     }
 
     /// Makes the result of a call that failed.

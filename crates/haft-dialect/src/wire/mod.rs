@@ -52,7 +52,7 @@ pub struct ModelResponse {
     /// Why the message ended.
     pub stop: StopReason,
     /// What the results must repeat, call by call.
-    pub asked: ReplyContext,
+    pub reply_context: ReplyContext,
 }
 
 impl ModelResponse {
@@ -69,11 +69,11 @@ impl ModelResponse {
             let why = format!("this {dialect} response is refused: {}", too_many());
             return Err(Error::new(ErrorKind::BadResponse, why));
         }
-        Ok(Self { calls, stop, asked })
+        Ok(Self { calls, stop, reply_context: asked })
     }
 
     fn batch(mut self) -> Self {
-        self.asked = self.asked.batch();
+        self.reply_context = self.reply_context.batch();
         self
     }
 
@@ -82,8 +82,8 @@ impl ModelResponse {
     /// ids that haft assigned. `response` must be the response that this was parsed from.
     #[must_use]
     pub fn assistant_message<R: RenderResult>(&self, response: &Value, results: &[R]) -> Value {
-        let (mut message, places) = assistant::message(self.asked.dialect(), response);
-        self.asked.write_new_ids(results, &places, &mut message);
+        let (mut message, places) = assistant::message(self.reply_context.dialect(), response);
+        self.reply_context.write_new_ids(results, &places, &mut message);
         message
     }
 
@@ -96,7 +96,7 @@ impl ModelResponse {
     /// given id.
     #[must_use]
     pub fn render_results<R: RenderResult>(&self, results: &[R]) -> Value {
-        self.asked.render_results(results)
+        self.reply_context.render_results(results)
     }
 }
 

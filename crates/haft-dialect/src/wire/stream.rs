@@ -90,7 +90,7 @@ pub struct DecodedResponse {
     /// The assistant message, to be put into the history before the results.
     pub message: Value,
     /// What the results must repeat, for all calls of the stream.
-    pub asked: ReplyContext,
+    pub reply_context: ReplyContext,
     /// Why the stream failed, if it did.
     pub problem: Option<Error>,
     places: Vec<String>,
@@ -103,7 +103,7 @@ impl DecodedResponse {
     #[must_use]
     pub fn assistant_message<R: RenderResult>(&self, results: &[R]) -> Value {
         let mut message = self.message.clone();
-        self.asked.write_new_ids(results, &self.places, &mut message);
+        self.reply_context.write_new_ids(results, &self.places, &mut message);
         message
     }
 }
@@ -236,7 +236,7 @@ impl ResponseDecoder {
             Some(stop) => stop,
             None => StopReason::Truncated,
         };
-        DecodedResponse { calls, stop, message, asked, problem, places }
+        DecodedResponse { calls, stop, message, reply_context: asked, problem, places }
     }
 
     /// Counts input, and returns whether it is still accepted.

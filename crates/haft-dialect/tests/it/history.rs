@@ -4,8 +4,8 @@ use haft_core::{Arguments, ErrorKind};
 use haft_dialect::{
     Dialect, ExportOptions, ToolDefinition, ToolExport,
     history::{
-        AssistantPart, Change, ContentPart, Converted, Ending, HistoryFix, Media, MediaSource,
-        Message, PastCall, PastResult, ProviderFields, Transcript,
+        AssistantPart, ContentPart, Converted, HistoryChange, HistoryFix, LastTurn, Media,
+        MediaSource, Message, PastCall, PastResult, ProviderFields, Transcript,
     },
 };
 use proptest::prelude::*;
@@ -153,7 +153,8 @@ fn history_converts_from_every_dialect_to_every_other() {
             }
             let expected: Value = serde_json::from_str(&expected).unwrap();
             assert_eq!(carried.body, expected, "{from} to {to}");
-            let renamed = carried.changes.iter().all(|one| matches!(one, Change::Renamed { .. }));
+            let renamed =
+                carried.changes.iter().all(|one| matches!(one, HistoryChange::Renamed { .. }));
             assert!(renamed, "{from} to {to}: {:?}", carried.changes);
         }
     }
@@ -335,7 +336,8 @@ fn provider_fields_go_back_to_their_provider_only() {
         assert_eq!(back.body, history, "{dialect}");
         assert_eq!(back.changes, [], "{dialect}");
         let gone = carry(&history, dialect, Dialect::Ollama).changes;
-        let gone: Vec<_> = gone.iter().filter(|n| matches!(n, Change::LeftOut { .. })).collect();
+        let gone: Vec<_> =
+            gone.iter().filter(|n| matches!(n, HistoryChange::LeftOut { .. })).collect();
         assert_eq!(gone.len(), left_out, "{dialect}: {gone:?}");
     }
 }
@@ -361,7 +363,7 @@ fn images_are_converted_or_described_in_text() {
     };
     let described = |dialect| {
         let carried = write(&transcript, dialect);
-        (carried.changes.iter().any(|n| matches!(n, Change::Described { .. })), carried.body)
+        (carried.changes.iter().any(|n| matches!(n, HistoryChange::Described { .. })), carried.body)
     };
     let (is_described, body) = described(Dialect::OpenAiChat);
     assert!(is_described);
@@ -402,7 +404,8 @@ fn arguments_that_are_not_an_object_are_wrapped_in_history() {
     assert_eq!(blocks[0]["input"], json!({"INVALID_JSON": "{\"cut\": "}));
     assert_eq!(blocks[1]["input"], json!({"INVALID_JSON": "[1]"}));
     assert_eq!(blocks[2]["input"], json!({}));
-    let wrapped = carried.changes.iter().filter(|n| matches!(n, Change::Wrapped { .. })).count();
+    let wrapped =
+        carried.changes.iter().filter(|n| matches!(n, HistoryChange::Wrapped { .. })).count();
     assert_eq!(wrapped, 2);
     let back = Dialect::Anthropic.read_history(&carried.body).unwrap();
     let first = back.calls().next().unwrap();
@@ -425,15 +428,15 @@ fn broken_history_is_repaired_and_the_changes_say_so() {
         ]},
     ]);
     let transcript = Dialect::OpenAiChat.read_history(&history).unwrap();
-    assert_eq!(transcript.check(Ending::Open).unwrap_err().kind(), ErrorKind::BadHistory);
+    assert_eq!(transcript.check(LastTurn::Open).unwrap_err().kind(), ErrorKind::BadHistory);
     let carried = write(&transcript, Dialect::Anthropic);
     assert_eq!(
         carried.changes,
         [
-            Change::Repaired(HistoryFix::Unanswered { message: 1, id: "a".into() }),
-            Change::Repaired(HistoryFix::Orphan { message: 3, id: "z".into() }),
-            Change::Repaired(HistoryFix::Moved { message: 3, id: "b".into() }),
-            Change::Open { id: "last".into() },
+            HistoryChange::Repaired(HistoryFix::Unanswered { message: 1, id: "a".into() }),
+            HistoryChange::Repaired(HistoryFix::Orphan { message: 3, id: "z".into() }),
+            HistoryChange::Repaired(HistoryFix::Moved { message: 3, id: "b".into() }),
+            HistoryChange::Open { id: "last".into() },
         ]
     );
     assert_eq!(
@@ -463,7 +466,7 @@ fn blank_text_is_dropped_and_a_missing_user_message_is_added() {
         assert_eq!(messages.len(), 2, "{dialect}");
         assert_eq!(messages[0]["role"], "user");
         assert_eq!(messages[1]["content"][1]["text"], "Anyone?");
-        let kinds: Vec<String> = carried.changes.iter().map(Change::to_string).collect();
+        let kinds: Vec<String> = carried.changes.iter().map(HistoryChange::to_string).collect();
         assert_eq!(
             kinds,
             [
@@ -485,7 +488,7 @@ fn mistral_gets_an_assistant_message_between_results_and_user() {
         json!({"role": "assistant", "content": "(the results were read)"})
     );
     assert_eq!(carried.body["messages"][6]["role"], "user");
-    assert!(matches!(carried.changes[..], [Change::Added { .. }]));
+    assert!(matches!(carried.changes[..], [HistoryChange::Added { .. }]));
 }
 
 #[test]
@@ -546,12 +549,12 @@ fn calls_paired_by_order_are_not_left_partially_answered() {
     };
     let chat = write(&transcript, Dialect::OpenAiChat);
     assert_eq!(chat.body["messages"].as_array().unwrap().len(), 3, "the rest can be appended");
-    assert_eq!(chat.changes, [Change::Open { id: "a".into() }]);
+    assert_eq!(chat.changes, [HistoryChange::Open { id: "a".into() }]);
     let ollama = write(&transcript, Dialect::Ollama);
     assert_eq!(ollama.body["messages"][3]["content"], "B", "the result of `b` is second");
     assert_eq!(
         ollama.changes,
-        [Change::Repaired(HistoryFix::Unanswered { message: 1, id: "a".into() })]
+        [HistoryChange::Repaired(HistoryFix::Unanswered { message: 1, id: "a".into() })]
     );
 }
 
@@ -736,7 +739,7 @@ proptest! {
 
     #[test]
     fn repair_is_idempotent(transcript in any_transcript(), is_open in any::<bool>()) {
-        let ending = if is_open { Ending::Open } else { Ending::Closed };
+        let ending = if is_open { LastTurn::Open } else { LastTurn::Closed };
         let mut repaired = transcript.clone();
         let repairs = repaired.repair(ending);
         prop_assert!(repaired.check(ending).is_ok());
@@ -775,7 +778,7 @@ proptest! {
             let first = write(&transcript, dialect);
             prop_assert_eq!(first.body.to_string(), write(&transcript, dialect).body.to_string());
             let read = dialect.read_history(&first.body).unwrap();
-            prop_assert!(read.check(Ending::Open).is_ok(), "{}: {}", dialect, first.body);
+            prop_assert!(read.check(LastTurn::Open).is_ok(), "{}: {}", dialect, first.body);
             let second = write(&read, dialect);
             prop_assert_eq!(first.body.to_string(), second.body.to_string(), "{}", dialect);
         }
@@ -784,7 +787,7 @@ proptest! {
     #[test]
     fn conversion_there_and_back_keeps_calls_results_and_text(transcript in any_transcript()) {
         let mut transcript = without_media(transcript);
-        transcript.repair(Ending::Closed);
+        transcript.repair(LastTurn::Closed);
         // Bedrock accepts no blank result, so a placeholder replaces it.
         let essence_of = |transcript: &Transcript| -> Vec<String> {
             essence(transcript).iter().map(|line| line.replace("(empty)", "")).collect()
@@ -935,9 +938,9 @@ fn long_history_is_repaired_in_one_pass() {
         .collect();
     messages.push(Message::Results((0..calls).map(|_| PastResult::new("x", "y")).collect()));
     let mut transcript = Transcript { messages };
-    let repairs = transcript.repair(Ending::Closed);
+    let repairs = transcript.repair(LastTurn::Closed);
     assert_eq!(repairs.len(), calls + calls - 1, "all answers move, all calls but one are renamed");
-    transcript.check(Ending::Closed).unwrap();
+    transcript.check(LastTurn::Closed).unwrap();
 }
 
 #[test]
@@ -963,8 +966,11 @@ fn tool_names_in_history_match_the_export() {
         let shown: Vec<&str> =
             export.exported_tools().iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!(names, [shown[0], shown[0], shown[1], shown[2]], "{dialect}");
-        let renamed =
-            carried.changes.iter().filter(|n| matches!(n, Change::RenamedTool { .. })).count();
+        let renamed = carried
+            .changes
+            .iter()
+            .filter(|n| matches!(n, HistoryChange::RenamedTool { .. }))
+            .count();
         assert_eq!(
             renamed,
             usize::from(shown[0] != "files.read"),

@@ -339,7 +339,7 @@ fn mentions(node: &Value, word: &str) -> bool {
     }
 }
 
-fn shown_with(
+fn redact_arguments(
     dialect: Dialect,
     source: &Value,
     options: &ExportOptions,
@@ -373,8 +373,11 @@ fn inline_option_leaves_no_reference_and_no_all_of_in_any_dialect() {
     };
     for dialect in Dialect::ALL.iter().copied() {
         for strict in [StrictMode::Off, StrictMode::Auto, StrictMode::On] {
-            let (schema, shown) =
-                shown_with(dialect, &source, &ExportOptions::default().strict(strict).inline());
+            let (schema, shown) = redact_arguments(
+                dialect,
+                &source,
+                &ExportOptions::default().strict(strict).inline(),
+            );
             for word in ["$ref", "$defs", "allOf"] {
                 assert!(!mentions(&schema, word), "{dialect} {strict:?}: {word} in {schema}");
             }
@@ -404,7 +407,8 @@ fn inline_option_keeps_what_a_schema_without_recursion_accepts() {
         "required": ["to"],
         "$defs": {"place": {"type": "string", "minLength": 2}},
     });
-    let (schema, shown) = shown_with(Dialect::Mcp, &source, &ExportOptions::default().inline());
+    let (schema, shown) =
+        redact_arguments(Dialect::Mcp, &source, &ExportOptions::default().inline());
     assert!(shown.is_exact(), "{:?}", shown.report);
     assert_eq!(
         schema["properties"]["to"],
@@ -425,7 +429,7 @@ fn inline_option_never_refuses_properties_of_a_dropped_subschema() {
     let value = json!({"x": {"a": "1", "b": "2"}, "y": {"a": "1", "b": "2"}});
     assert!(judge(&source).unwrap().is_valid(&value));
     for dialect in Dialect::ALL.iter().copied() {
-        let (schema, shown) = shown_with(
+        let (schema, shown) = redact_arguments(
             dialect,
             &source,
             &ExportOptions::default().strict(StrictMode::Off).inline(),
@@ -473,7 +477,7 @@ fn openai_objects_have_properties_and_any_is_an_empty_schema() {
     });
     for dialect in Dialect::ALL.iter().copied() {
         let (schema, _) =
-            shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::Off));
+            redact_arguments(dialect, &source, &ExportOptions::default().strict(StrictMode::Off));
         let properties = schema["properties"].as_object().unwrap();
         for (name, property) in properties {
             assert!(property.is_object(), "{dialect}: {name} is {property}");
@@ -490,7 +494,7 @@ fn openai_objects_have_properties_and_any_is_an_empty_schema() {
         }
     }
     for dialect in [Dialect::OpenAiResponses, Dialect::OpenAiChat] {
-        let (schema, _) = shown_with(
+        let (schema, _) = redact_arguments(
             dialect,
             &json!({"type": "object"}),
             &ExportOptions::default().strict(StrictMode::Off),
@@ -532,7 +536,8 @@ fn strict_schema_has_only_documented_formats() {
         });
         for dialect in [Dialect::OpenAiResponses, Dialect::OpenAiChat] {
             for options in [ExportOptions::default(), ExportOptions::default().inline()] {
-                let (schema, shown) = shown_with(dialect, &source, &options.strict(StrictMode::On));
+                let (schema, shown) =
+                    redact_arguments(dialect, &source, &options.strict(StrictMode::On));
                 assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
                 let mut found = Vec::new();
                 formats(&schema, &mut found);
@@ -563,7 +568,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
     });
     for dialect in Dialect::ALL.iter().copied().filter(|dialect| dialect.has_strict()) {
         let (_, shown) =
-            shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
+            redact_arguments(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
         assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
         let mut reported: Vec<&str> = shown
             .report
@@ -592,8 +597,11 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
         let mut source = open(json!({"type": "string"}));
         source["additionalProperties"] = more.clone();
         for dialect in Dialect::ALL.iter().copied() {
-            let (schema, shown) =
-                shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
+            let (schema, shown) = redact_arguments(
+                dialect,
+                &source,
+                &ExportOptions::default().strict(StrictMode::On),
+            );
             assert!(!shown.strict, "{dialect}: {more}");
             assert_ne!(schema.get("additionalProperties"), Some(&json!(false)), "{dialect}");
         }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
-use haft_shell::{Command, Kind, Known, RedirectKind, Word};
+use haft_shell::{Command, CommandEffect, Kind, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -63,7 +63,7 @@ pub(crate) struct Facts<'a> {
     /// Whether the tool declares that these arguments delete or overwrite.
     pub(crate) is_known_destructive: bool,
     /// What is known about its commands, the strictest of each, unless the call is read-only.
-    pub(crate) effects_known: Option<(Kind, Known)>,
+    pub(crate) effects_known: Option<(Kind, CommandEffect)>,
     /// The run it belongs to, and its working directory.
     pub(crate) scope: &'a Arc<Scope>,
     /// What the run has read.

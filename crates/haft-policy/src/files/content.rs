@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use super::{
-    CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, Uncovered,
+    CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, UntrustedReason,
     sandbox::SandboxTable,
 };
 use crate::{
@@ -21,7 +21,7 @@ pub(super) struct FileContent {
     /// The file itself.
     pub(super) place: SourceLocation,
     /// Why trust does not cover it; such a file may only tighten.
-    pub(super) uncovered: Option<Uncovered>,
+    pub(super) uncovered: Option<UntrustedReason>,
     pub(super) mode: Option<(Mode, SourceLocation)>,
     /// Disables `bypassPermissions` everywhere.
     pub(super) no_bypass: bool,
@@ -59,7 +59,7 @@ impl FileContent {
             imported,
             place: SourceLocation::default(),
             // FAIL CLOSED: a file is uncovered until `locate` has checked it.
-            uncovered: layer.is_from_project().then_some(Uncovered::Untrusted),
+            uncovered: layer.is_from_project().then_some(UntrustedReason::Untrusted),
             mode: None,
             no_bypass: false,
             limits: CallLimits::default(),
@@ -89,7 +89,7 @@ impl FileContent {
         self.uncovered = if place.trusted {
             place.uncovered.get(&file.path).cloned()
         } else {
-            Some(Uncovered::Untrusted)
+            Some(UntrustedReason::Untrusted)
         };
         for hook in &mut self.hooks {
             hook.spec.directory = Some(file.anchor.clone());

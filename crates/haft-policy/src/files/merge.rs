@@ -9,7 +9,9 @@
 
 use haft_core::Decision;
 
-use super::{CallLimits, FileNote, LoadOptions, PolicyConfig, Uncovered, content::FileContent};
+use super::{
+    CallLimits, FileNote, LoadOptions, PolicyConfig, UntrustedReason, content::FileContent,
+};
 use crate::{
     budget::Budget,
     context::Mode,
@@ -85,7 +87,7 @@ fn distrust(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
     for content in files {
         match content.uncovered.clone() {
             None => {}
-            Some(Uncovered::Untrusted) => strip(content, &mut untrusted),
+            Some(UntrustedReason::Untrusted) => strip(content, &mut untrusted),
             // One note for each file, because a person has to review that file.
             Some(why) => {
                 let mut ignored = Ignored::default();
@@ -167,12 +169,14 @@ impl Ignored {
     }
 
     /// Reports what a new or changed file does not apply until it was shown.
-    fn report_file(self, why: &Uncovered, file: &SourceLocation, notes: &mut Vec<FileNote>) {
+    fn report_file(self, why: &UntrustedReason, file: &SourceLocation, notes: &mut Vec<FileNote>) {
         let why = match why {
             // Reported even if nothing is ignored: the old file may have denied something.
-            Uncovered::Changed => "changed since it was trusted",
+            UntrustedReason::Changed => "changed since it was trusted",
             _ if self.0.is_empty() => return,
-            Uncovered::Replaced => "the directory at this path is not the one that was trusted",
+            UntrustedReason::Replaced => {
+                "the directory at this path is not the one that was trusted"
+            }
             _ => "new since this directory was trusted",
         };
         let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
@@ -242,7 +246,7 @@ fn mode(files: &[FileContent], setup: &mut PolicyConfig) {
                 break; // what is weaker says nothing any more
             }
             (Some((mode, place)), Some(why)) => {
-                uncovered.push((*mode, place.clone(), *why == Uncovered::Untrusted));
+                uncovered.push((*mode, place.clone(), *why == UntrustedReason::Untrusted));
             }
         }
     }

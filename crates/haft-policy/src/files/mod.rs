@@ -34,7 +34,7 @@ pub use self::{
     },
     open::{read_config_file, read_regular_file},
     sandbox::SandboxSettings,
-    trust::{DirectoryId, TrustEntry, TrustedDirs, Uncovered},
+    trust::{DirectoryId, TrustEntry, TrustedDirs, UntrustedReason},
 };
 use self::{mistake::Mistakes, source::Source};
 use super::{
@@ -82,7 +82,7 @@ pub struct LoadOptions {
     pub trusted: bool,
     /// The files of a trusted directory that trust does not cover, by path, with the reason: they
     /// may only deny and ask.
-    pub uncovered: BTreeMap<PathBuf, Uncovered>,
+    pub uncovered: BTreeMap<PathBuf, UntrustedReason>,
     /// The file that "always" writes to; not used while the directory is not trusted.
     pub keep: Option<PathBuf>,
 }
@@ -153,7 +153,7 @@ impl PolicyConfig {
                 FileFormat::Settings => settings::read(file, place, &mut mistakes),
             };
             one.locate(file, place);
-            if let Some(Uncovered::Script(script)) = &one.uncovered {
+            if let Some(UntrustedReason::Script(script)) = &one.uncovered {
                 // FAIL CLOSED: if a guard may not run, the call must not go on without it.
                 mistakes.add(Source::new(&file.path, "").place(0), || {
                     let message = format!(

@@ -424,9 +424,10 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
     if *decision != Decision::Allow {
         return None;
     }
-    if tool.contains('*') && !names_a_server(tool) {
+    if tool.contains(['*', '?']) && !names_a_server(tool) {
         return Some(
-            "an allow rule may use `*` in a tool name only after `mcp__<server>__`".to_owned(),
+            "an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`"
+                .to_owned(),
         );
     }
     if let Some(specifier) = specifier
@@ -437,11 +438,11 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
     None
 }
 
-/// Whether `*` comes only after a literal `mcp__<server>__`.
+/// Whether wildcards come only after a literal `mcp__<server>__`.
 fn names_a_server(tool: &str) -> bool {
     let Some(rest) = tool.strip_prefix("mcp__") else { return false };
     match rest.split_once("__") {
-        Some((server, _)) => !server.is_empty() && !server.contains('*'),
+        Some((server, _)) => !server.is_empty() && !server.contains(['*', '?']),
         None => false,
     }
 }

@@ -40,7 +40,7 @@ use crate::toml_string::quoted;
 /// ```
 /// use std::path::Path;
 ///
-/// use haft_policy::{TrustEntry, TrustedDirs, Uncovered};
+/// use haft_policy::{TrustEntry, TrustedDirs, UntrustedReason};
 ///
 /// let text = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
 /// let mut entry = TrustEntry::new("/home/me/work", None);
@@ -51,9 +51,9 @@ use crate::toml_string::quoted;
 /// let file = Path::new("/home/me/work/haft.toml");
 /// let identify = |_: &Path| None;
 /// assert_eq!(dirs.covers(file, text.as_bytes(), identify), Ok(()));
-/// assert_eq!(dirs.covers(file, b"# other", identify), Err(Uncovered::Changed));
+/// assert_eq!(dirs.covers(file, b"# other", identify), Err(UntrustedReason::Changed));
 /// let below = Path::new("/home/me/work/sub/haft.toml");
-/// assert_eq!(dirs.covers(below, text.as_bytes(), identify), Err(Uncovered::New));
+/// assert_eq!(dirs.covers(below, text.as_bytes(), identify), Err(UntrustedReason::New));
 /// assert_eq!(TrustedDirs::parse(&dirs.to_text())?, dirs);
 /// # Ok::<(), haft_core::Error>(())
 /// ```
@@ -89,7 +89,7 @@ pub struct DirectoryId {
 /// Why trust does not cover a configuration file. Such a file may only deny and ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Uncovered {
+pub enum UntrustedReason {
     /// Its directory is not trusted.
     Untrusted,
     /// It did not exist when its directory was trusted.
@@ -213,21 +213,21 @@ impl TrustedDirs {
         file: &Path,
         content: &[u8],
         identify: impl Fn(&Path) -> Option<DirectoryId>,
-    ) -> Result<(), Uncovered> {
+    ) -> Result<(), UntrustedReason> {
         let digest = Self::digest(content);
         let mut why = None;
         for entry in file.parent().into_iter().flat_map(|above| self.entries_above(above)) {
             let recorded = relative(file, entry).and_then(|name| entry.files.get(&name));
             let is_same_directory = entry.id == identify(&entry.directory);
             let found = match recorded {
-                _ if !is_same_directory => Uncovered::Replaced,
+                _ if !is_same_directory => UntrustedReason::Replaced,
                 Some(known) if *known == digest => return Ok(()),
-                Some(_) => Uncovered::Changed,
-                None => Uncovered::New,
+                Some(_) => UntrustedReason::Changed,
+                None => UntrustedReason::New,
             };
             why.get_or_insert(found); // the nearest entry says it best
         }
-        Err(why.unwrap_or(Uncovered::Untrusted))
+        Err(why.unwrap_or(UntrustedReason::Untrusted))
     }
 
     /// Makes a file covered with the digest of what was just written to it, in the nearest entry
@@ -440,12 +440,12 @@ mod tests {
         let covers = |file: &str, text: &str| dirs.covers(Path::new(file), text.as_bytes(), same);
         assert_eq!(covers("/w/haft.toml", "a"), Ok(()));
         assert_eq!(covers("/w/sub/haft.toml", "b"), Ok(()));
-        assert_eq!(covers("/w/haft.toml", "b"), Err(Uncovered::Changed));
-        assert_eq!(covers("/w/haft.local.toml", "a"), Err(Uncovered::New));
-        assert_eq!(covers("/w/sub/sub/haft.toml", "b"), Err(Uncovered::New));
-        assert_eq!(covers("/v/haft.toml", "a"), Err(Uncovered::Untrusted));
+        assert_eq!(covers("/w/haft.toml", "b"), Err(UntrustedReason::Changed));
+        assert_eq!(covers("/w/haft.local.toml", "a"), Err(UntrustedReason::New));
+        assert_eq!(covers("/w/sub/sub/haft.toml", "b"), Err(UntrustedReason::New));
+        assert_eq!(covers("/v/haft.toml", "a"), Err(UntrustedReason::Untrusted));
         let replaced = dirs.covers(Path::new("/w/haft.toml"), b"a", |_| None);
-        assert_eq!(replaced, Err(Uncovered::Replaced));
+        assert_eq!(replaced, Err(UntrustedReason::Replaced));
     }
 
     #[test]
@@ -454,7 +454,7 @@ mod tests {
         dirs.add(entry("/w/sub", &[("haft.toml", "c")])).unwrap();
         let covers = |text: &str| dirs.covers(Path::new("/w/sub/haft.toml"), text.as_bytes(), same);
         assert_eq!((covers("b"), covers("c")), (Ok(()), Ok(())));
-        assert_eq!(covers("d"), Err(Uncovered::Changed));
+        assert_eq!(covers("d"), Err(UntrustedReason::Changed));
     }
 
     #[test]
@@ -464,7 +464,7 @@ mod tests {
         assert!(!dirs.record(file, b"x", |_| None), "the directory was replaced");
         assert!(dirs.record(file, b"x", same));
         assert_eq!(dirs.covers(file, b"x", same), Ok(()));
-        assert_eq!(dirs.covers(file, b"y", same), Err(Uncovered::Changed));
+        assert_eq!(dirs.covers(file, b"y", same), Err(UntrustedReason::Changed));
         assert!(!dirs.record(Path::new("/v/haft.local.toml"), b"x", same));
     }
 

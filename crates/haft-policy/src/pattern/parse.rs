@@ -140,12 +140,14 @@ impl<'t> Reader<'t> {
     }
 
     fn head(&mut self, name: &str, from: usize, opened: bool) -> Parsed<Head> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*');
+        let is_plain =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?');
         if name.is_empty() {
             return bad(from, "the name of a tool is missing", "write it as in `Bash(git push *)`");
         }
         if let Some((inside, c)) = name.char_indices().find(|(_, c)| !is_plain(*c)) {
-            let hint = "a name has letters, digits, `_`, `-`, and `*` for any characters";
+            let hint = "a name has letters, digits, `_`, `-`, `.`; `*` matches any text and `?` one \
+                        character";
             return bad(from + inside, format!("`{c}` is not allowed in a tool name"), hint);
         }
         if !opened {

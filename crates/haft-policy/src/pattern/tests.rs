@@ -752,3 +752,18 @@ proptest! {
         prop_assert!(found, "{text} {facts:?}");
     }
 }
+
+#[test]
+fn tool_names_take_the_wildcards_of_name_globs() {
+    let call = call(ToolSpec::new("read_a", "Reads."), open(), json!({}));
+    for (text, is) in [
+        ("read_?", "yes"),
+        ("read_??", "no"),
+        ("r*_?", "yes"),
+        ("*? arg.x=*", "no"),
+        ("* tool=read_?", "yes"),
+    ] {
+        assert_eq!(side(text, &call, &context(), Side::Restrict), is, "{text}");
+    }
+    assert!(error("read_[ab]").message.contains("is not allowed in a tool name"));
+}

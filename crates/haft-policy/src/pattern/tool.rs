@@ -39,9 +39,9 @@ pub(super) struct Remote {
 
 impl Tools {
     pub(super) fn parse(text: &str) -> Self {
-        // With `*` alone there is no unclosed bracket.
+        // As `NameGlob` does. Brackets are not special, so none is unclosed.
         let glob = |text: &str| {
-            Glob::parse(text, Style::Star).unwrap_or_else(|_| Glob::Text(text.to_owned()))
+            Glob::parse(text, Style::Names).unwrap_or_else(|_| Glob::Text(text.to_owned()))
         };
         if let Some(rest) = text.strip_prefix("mcp__") {
             let (source, tool) = match rest.split_once("__") {

@@ -7,8 +7,8 @@ use haft_core::{Capability, Decision, Operation, Trust};
 
 use super::{
     Rules,
-    judge::{CheckRecorder, Ruling},
-    labels,
+    decide::{CheckRecorder, Ruling},
+    taint_rules,
 };
 use crate::{
     Mode, PolicyRequest,
@@ -59,25 +59,28 @@ impl Rules {
         let flip = self.flip(facts, call, &ruling);
         let mut explanation = Explanation::of(ruling.verdict(self));
         explanation.deciding = deciding;
-        explanation.flip = Some(flip);
-        explanation.near = self.near(facts);
-        explanation.risk = risk(facts);
+        explanation.smallest_change = Some(flip);
+        explanation.near_misses = self.near(facts);
+        explanation.touches = risk(facts);
         if Rules::label_of(facts).trust == Trust::Untrusted {
-            explanation.tainted_by = facts.seen.taints().iter().map(labels::named).collect();
+            explanation.tainted_by = facts.seen.taints().iter().map(taint_rules::named).collect();
         }
         explanation.checks = notes
             .0
             .into_iter()
             .map(|(what, result, why, rule)| match rule {
                 Some((at, pattern)) => CheckStep {
-                    what: what.to_owned(),
+                    check: what.to_owned(),
                     result: result.to_owned(),
                     why: format!("{} {why}", self.source(at, pattern)),
                     place: Some(self.rules[at].place.clone()),
                 },
-                None => {
-                    CheckStep { what: what.to_owned(), result: result.to_owned(), why, place: None }
-                }
+                None => CheckStep {
+                    check: what.to_owned(),
+                    result: result.to_owned(),
+                    why,
+                    place: None,
+                },
             })
             .collect();
         explanation
@@ -149,10 +152,10 @@ impl Rules {
             Ruling::Confined(_) | Ruling::Built { decision: Decision::Allow, .. } => {
                 format!("a rule `match = {}` with `decision = \"ask\"` would ask", own())
             }
-            Ruling::Built { source: labels::PROTECTED_NAME, .. } => {
+            Ruling::Built { source: taint_rules::PROTECTED_NAME, .. } => {
                 "an allow rule that names the protected file".to_owned()
             }
-            Ruling::Built { source: labels::CHANGED, .. } => {
+            Ruling::Built { source: taint_rules::CHANGED, .. } => {
                 "a new run, which starts with the current definition".to_owned()
             }
             Ruling::Built { source, .. } if source.starts_with("built in") => {
@@ -225,7 +228,7 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         .filter(|part| !matches!(part, Part::Call))
         .map(ToString::to_string)
         .collect();
-    risk.extend(facts.parts.iter().filter_map(|part| super::labels::protection(part, facts)));
+    risk.extend(facts.parts.iter().filter_map(|part| super::taint_rules::protection(part, facts)));
     // Policies judge every unknown command as destructive. People see this only for known ones.
     let is_command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
     let is_unknown = !facts.is_known_destructive && facts.parts.iter().any(is_command);

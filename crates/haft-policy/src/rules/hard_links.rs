@@ -122,7 +122,7 @@ impl Rules {
         scope: &Arc<Scope>,
     ) -> OtherNames {
         if file.links < 2 || !(self.deny.has_paths() || self.ask.has_paths()) {
-            return OtherNames::Clear;
+            return OtherNames::Allowed;
         }
         let here = Sample::touching(doing, ".", Arc::clone(scope));
         let facts = here.facts(&self.context);
@@ -137,14 +137,14 @@ impl Rules {
         };
         let others = || names.iter().filter(|name| **name != path);
         if others().any(|name| is(name, Self::is_denied)) {
-            return OtherNames::Kept;
+            return OtherNames::Denied;
         }
         // If a rule asks about the path itself, that was already approved.
         if others().any(|name| is(name, Self::is_restricted)) && !is(path, Self::is_restricted) {
-            return OtherNames::Kept;
+            return OtherNames::Denied;
         }
         if is_complete || names.len() as u64 == file.links {
-            OtherNames::Clear
+            OtherNames::Allowed
         } else {
             OtherNames::Unknown
         }
@@ -241,15 +241,15 @@ mod tests {
         ];
         let rules = rules(&resolver, &restricts);
         for (inode, is) in [
-            (1, OtherNames::Kept),
-            (2, OtherNames::Kept),
-            (3, OtherNames::Kept),
-            (4, OtherNames::Clear),
-            (9, OtherNames::Clear),
+            (1, OtherNames::Denied),
+            (2, OtherNames::Denied),
+            (3, OtherNames::Denied),
+            (4, OtherNames::Allowed),
+            (9, OtherNames::Allowed),
         ] {
             assert_eq!(judged(&rules, "/w/pub", &file(inode, 5)), is, "{inode}");
         }
-        assert_eq!(judged(&rules, "/w/vendor/secrets/key", &file(2, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/vendor/secrets/key", &file(2, 5)), OtherNames::Allowed);
     }
 
     #[test]
@@ -264,19 +264,19 @@ mod tests {
         for _ in 0..2 {
             for inode in 0..1_000 {
                 let name = format!("/w/node_modules/{inode}");
-                assert_eq!(judged(&rules, &name, &file(inode, 100)), OtherNames::Clear);
+                assert_eq!(judged(&rules, &name, &file(inode, 100)), OtherNames::Allowed);
             }
         }
         assert!(walks() <= 2, "{} walks", walks());
         let before = walks();
         // `ln secrets/key pub`
         resolver.link("/w/secrets/key", file(7_000, 300));
-        assert_eq!(judged(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Kept);
+        assert_eq!(judged(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Denied);
         assert_eq!(walks(), before + 1);
         // An inode that gets another name later.
         resolver.link("/w/secrets/other", HardLinked { links: 3, ..file(7, 400) });
         let linked = HardLinked { links: 3, ..file(7, 400) };
-        assert_eq!(judged(&rules, "/w/node_modules/7", &linked), OtherNames::Kept);
+        assert_eq!(judged(&rules, "/w/node_modules/7", &linked), OtherNames::Denied);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         resolver.link("/w/target/deps/a", file(1, 5));
         resolver.link("/w/node_modules/a", file(2, 5));
         let rules = rules(&resolver, &[(Decision::Deny, "Read(.env)")]);
-        assert_eq!(judged(&rules, "/w/target/a", &file(1, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/target/a", &file(1, 5)), OtherNames::Allowed);
         assert_eq!(judged(&rules, "/w/node_modules/a", &file(2, 5)), OtherNames::Unknown);
     }
 
@@ -294,7 +294,7 @@ mod tests {
     fn rules_without_paths_walk_nothing() {
         let resolver = Fake::default();
         let rules = rules(&resolver, &[(Decision::Deny, "Bash(rm *)")]);
-        assert_eq!(judged(&rules, "/w/a", &file(1, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/a", &file(1, 5)), OtherNames::Allowed);
         assert_eq!(resolver.walks.load(Ordering::Relaxed), 0);
     }
 }

@@ -7,8 +7,8 @@
 mod denied_paths;
 mod hard_links;
 mod index;
-mod labels;
-mod judge;
+mod taint_rules;
+mod decide;
 mod model_call;
 mod explain;
 mod offer;
@@ -29,14 +29,14 @@ use haft_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub(super) use self::labels::names_protected;
+pub(super) use self::taint_rules::names_protected;
 use self::{hard_links::LinkIndex, index::Index};
 use super::{
     Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,
     RuleStore, SuggestedRules,
-    context::PolicyContext,
+    context::{ArgumentKind, PolicyContext},
     facts::{Facts, Names, Part, Parts, Sample},
-    pattern::{Hits, Side},
+    pattern::{Hits, Pattern, Side},
     request::Subject,
     rule::{Rule, SourceLocation},
 };
@@ -148,6 +148,29 @@ impl Rules {
     #[must_use]
     pub fn context(&self) -> &PolicyContext {
         &self.context
+    }
+
+    /// Returns the enabled rules that decide about some calls of a tool and not about others,
+    /// because of the arguments: each with the pattern.
+    #[must_use]
+    pub fn rules_on_arguments_of(&self, tool: &PolicyTool<'_>) -> Vec<(&Rule, &Pattern)> {
+        let names = Names::of(tool);
+        let kinds = self.context.argument_kinds.get(tool.registered.as_str());
+        let kinds: Vec<ArgumentKind> =
+            kinds.into_iter().flat_map(|kinds| kinds.values().copied()).collect();
+        let tool = std::slice::from_ref(tool);
+        let concerns = |pattern: &&Pattern| {
+            pattern.constrains_arguments() && pattern.misses(tool, &kinds).is_none()
+        };
+        let mut found = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.enabled) {
+            let has_exceptions = rule.except.iter().any(|pattern| concerns(&pattern));
+            let applies = |pattern: &&Pattern| {
+                concerns(pattern) || has_exceptions && pattern.covers_tool(&names)
+            };
+            found.extend(rule.matches.iter().filter(applies).map(|pattern| (rule, pattern)));
+        }
+        found
     }
 
     /// Evaluates every example, and returns the result of its rule and of all rules together.

@@ -4,7 +4,7 @@ use haft_core::Decision;
 
 use super::{
     Rules,
-    judge::{Ruling, built},
+    decide::{Ruling, built},
 };
 use crate::{facts::Facts, request::Subject, rule::Rule};
 

@@ -8,7 +8,7 @@
 use haft_core::{Decision, Operation};
 use serde_json::Value;
 
-use super::{Rules, judge::Ruling};
+use super::{Rules, decide::Ruling};
 use crate::{
     PolicyRequest, SuggestedRules,
     facts::{Facts, Part, Parts},

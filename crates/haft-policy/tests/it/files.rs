@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path, time::Duration};
 
 use haft_policy::{
     ConfigFile, ConfigLayer, Decision, FileFormat, Handler, LoadOptions, Mode, PolicyConfig,
-    Uncovered,
+    UntrustedReason,
 };
 
 fn file(layer: ConfigLayer, form: FileFormat, path: &str, text: &str) -> ConfigFile {
@@ -178,9 +178,9 @@ fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     note settings.json:6: mode `auto` uses a classifier, which is not supported; `default` is used, and calls that no rule matches need approval
     note settings.json:9: `Write(./a/**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(./a/**)`
     note settings.json:10: `Write(*)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(*)`
-    note settings.json:11: `mcp__*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
-    note settings.json:12: `*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
-    note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
+    note settings.json:11: `mcp__*` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
+    note settings.json:12: `*` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
+    note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
     note settings.json:15: `Fetch(method:GET)` is ignored: `Tool(parameter:value)` can deny or ask, but not allow
     note settings.json:20: `NotebookEdit(n.ipynb)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(n.ipynb)`
     note settings.json:21: `Glob(**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Read(**)`
@@ -637,13 +637,13 @@ fn untrusted_directory_may_deny_and_ask_but_not_allow() {
 
 #[test]
 fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
-    let read = |why: Uncovered, text: &str| {
+    let read = |why: UntrustedReason, text: &str| {
         let covered = file(ConfigLayer::Local, FileFormat::Toml, "haft.local.toml", MINE);
         let mut place = place(true);
         place.uncovered.insert("haft.toml".into(), why);
         PolicyConfig::read(&[project(text), covered], &place)
     };
-    let setup = read(Uncovered::Changed, GREEDY).unwrap();
+    let setup = read(UntrustedReason::Changed, GREEDY).unwrap();
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
     allow Bash(ls) at haft.local.toml:2
@@ -656,21 +656,23 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
         setup.context.argument_kinds.is_empty()
             && setup.limits == haft_policy::CallLimits::default()
     );
-    let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
+    let new =
+        read(UntrustedReason::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
     let said = "new since this directory was trusted: 1 allow rule does not apply";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
     // Nothing in it needs trust; a note only says that it may have denied more before.
     let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
-    assert!(read(Uncovered::New, deny).unwrap().notes.is_empty());
-    let changed = read(Uncovered::Changed, deny).unwrap();
+    assert!(read(UntrustedReason::New, deny).unwrap().notes.is_empty());
+    let changed = read(UntrustedReason::Changed, deny).unwrap();
     assert_eq!(changed.notes[0].place.to_string(), "haft.toml:1");
-    let replaced = read(Uncovered::Replaced, GREEDY).unwrap();
+    let replaced = read(UntrustedReason::Replaced, GREEDY).unwrap();
     assert!(
         replaced.notes[0].message.starts_with("the directory at this path is not"),
         "{:?}",
         replaced.notes
     );
-    let script = read(Uncovered::Script("guard.sh".to_owned()), GREEDY).unwrap_err().to_string();
+    let script =
+        read(UntrustedReason::Script("guard.sh".to_owned()), GREEDY).unwrap_err().to_string();
     assert!(
         script.contains("haft.toml:1:1: `guard.sh`, which a hook of this file runs"),
         "{script}"
@@ -701,7 +703,7 @@ fn file_outside_the_trusted_set_cannot_loosen_the_mode() {
     }
     let files = [mode("sub/haft.toml", "bypassPermissions"), mode("haft.toml", "plan")];
     let mut place = place(true);
-    place.uncovered.insert("sub/haft.toml".into(), Uncovered::New);
+    place.uncovered.insert("sub/haft.toml".into(), UntrustedReason::New);
     assert_eq!(PolicyConfig::read(&files, &place).unwrap().context.mode, Mode::Plan);
 }
 

@@ -17,7 +17,7 @@ use haft_core::protected_names::{Change, is_spelling_of};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::{Root, handle::open_below, open::identity};
+use super::{Root, open::identity, open_beneath::open_below};
 
 /// The common git directory of a linked worktree. It is also among the roots of the profile.
 ///

@@ -15,7 +15,7 @@ mod protect;
 mod deny_patterns;
 mod git_config;
 mod git_directory;
-mod handle;
+mod open_beneath;
 mod resolve;
 mod open;
 mod write;
@@ -32,16 +32,16 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 
 pub(crate) use self::git_config::{NAMED_BY_GIT, NamedFiles};
-pub(crate) use self::handle::{SEARCH, open_below};
+pub(crate) use self::open_beneath::{SEARCH, open_below};
 pub use self::{
     deny_patterns::DeniedNames,
     git_directory::GitDirectory,
-    open::{FileKind, Meta, OpenFile, Stamp},
+    open::{FileKind, FileMeta, FileVersion, OpenFile},
     path_error::{PathError, PathErrorKind},
     protect::{PROTECTED, ProtectedName},
     root::{Access, Root},
-    tree::{Done, Extent},
-    walk::{Bounds, Entry, Walk},
+    tree::{DeleteScope, TreeReport},
+    walk::{Walk, WalkEntry, WalkLimits},
     write::{AtomicWrite, Replace},
 };
 use self::{
@@ -67,7 +67,7 @@ use crate::{Error, ErrorKind};
 /// assert_eq!(workspace.resolve("../up").unwrap_err().cause(), PathErrorKind::OutsideWorkspace);
 /// let hook = workspace.resolve(".git/hooks/pre-commit").unwrap();
 /// assert_eq!(workspace.write(&hook, b"", Replace::Never).unwrap_err().cause(), PathErrorKind::Protected);
-/// # Ok::<(), haft_sandbox::Error>(())
+/// # Ok::<(), haft_sandbox::SandboxError>(())
 /// ```
 #[derive(Clone)]
 pub struct Workspace {
@@ -249,14 +249,14 @@ impl Workspace {
     /// Returns whether a write here needs a grant that this workspace does not have.
     #[must_use]
     pub fn is_protected(&self, place: &ResolvedPath) -> bool {
-        self.standing(place) == Protection::Protected
+        self.protection_of(place) == Protection::Protected
     }
 
     /// Returns whether a file here needs such a grant. A file in the place of a directory with
     /// protected names does too: a file `.git` says in which directory the hooks are.
     #[must_use]
     pub fn is_protected_file(&self, place: &ResolvedPath) -> bool {
-        self.standing(place) != Protection::Free
+        self.protection_of(place) != Protection::Unprotected
     }
 
     /// Returns a workspace that may also write at and below these paths, protected or not. This
@@ -300,9 +300,9 @@ impl Workspace {
         if place.path.as_os_str().is_empty() {
             return Err(place.refuse(PathErrorKind::IsADirectory));
         }
-        match self.standing(place) {
+        match self.protection_of(place) {
             Protection::Protected => Err(place.refuse(PathErrorKind::Protected)),
-            Protection::Above | Protection::Free => Ok(()),
+            Protection::Contains | Protection::Unprotected => Ok(()),
         }
     }
 
@@ -310,9 +310,9 @@ impl Workspace {
     /// it may not be moved: its files would lose their protection.
     fn may_move(&self, place: &ResolvedPath) -> Result<(), PathError> {
         self.may_write(place)?;
-        match self.standing(place) {
-            Protection::Free => Ok(()),
-            Protection::Above | Protection::Protected => {
+        match self.protection_of(place) {
+            Protection::Unprotected => Ok(()),
+            Protection::Contains | Protection::Protected => {
                 Err(place.refuse(PathErrorKind::Protected))
             }
         }

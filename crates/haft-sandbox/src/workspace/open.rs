@@ -14,7 +14,7 @@ use haft_core::HardLinked;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use serde::Serialize;
 
-use super::{PathError, PathErrorKind, ResolvedPath, Workspace, handle::open_below};
+use super::{PathError, PathErrorKind, ResolvedPath, Workspace, open_beneath::open_below};
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -43,7 +43,7 @@ impl From<FileType> for FileKind {
 
 /// The version of a file. Equal stamps mean that it was not written in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub struct Stamp {
+pub struct FileVersion {
     device: u64,
     inode: u64,
     size: u64,
@@ -54,7 +54,7 @@ pub struct Stamp {
 /// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Meta {
+pub struct FileMeta {
     /// What it is.
     pub kind: FileKind,
     /// Bytes in it.
@@ -66,15 +66,15 @@ pub struct Meta {
     /// The number of hard links.
     pub links: u64,
     /// Its version.
-    pub stamp: Stamp,
+    pub stamp: FileVersion,
 }
 
-impl Meta {
+impl FileMeta {
     /// Returns its identity if it is a regular file with more than one hard link. A rule about
     /// another of its names applies to it too.
     #[must_use]
     pub fn hard_linked(&self) -> Option<HardLinked> {
-        let Stamp { device, inode, changed, .. } = self.stamp;
+        let FileVersion { device, inode, changed, .. } = self.stamp;
         let is_linked = self.kind == FileKind::File && self.links > 1;
         is_linked.then_some(HardLinked { device, inode, links: self.links, changed })
     }
@@ -87,21 +87,21 @@ pub(super) fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the fields have other widths on other systems")]
-pub(super) fn meta(stat: &Stat) -> Meta {
+pub(super) fn meta(stat: &Stat) -> FileMeta {
     let (device, inode) = identity(stat);
     let size = u64::try_from(stat.st_size).unwrap_or_default();
     let modified = (stat.st_mtime as i64, stat.st_mtime_nsec as u64);
     let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as u64);
     let since = u64::try_from(modified.0).ok().map(Duration::from_secs);
     let nanos = Duration::from_nanos(modified.1);
-    Meta {
+    FileMeta {
         kind: FileType::from_raw_mode(stat.st_mode).into(),
         size,
         modified: since
             .and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since.checked_add(nanos)?)),
         mode: stat.st_mode as u32 & 0o7777,
         links: stat.st_nlink as u64,
-        stamp: Stamp { device, inode, size, modified, changed },
+        stamp: FileVersion { device, inode, size, modified, changed },
     }
 }
 
@@ -111,7 +111,7 @@ pub struct OpenFile {
     /// The file.
     pub file: File,
     /// What it is.
-    pub meta: Meta,
+    pub meta: FileMeta,
 }
 
 impl Workspace {
@@ -119,7 +119,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails if it does not exist or is not accessible.
-    pub fn meta(&self, place: &ResolvedPath) -> Result<Meta, PathError> {
+    pub fn meta(&self, place: &ResolvedPath) -> Result<FileMeta, PathError> {
         let directory = self.directory(place)?;
         let Some(name) = place.path.file_name() else {
             let stat = rustix::fs::fstat(&directory.handle).map_err(|errno| place.os(errno))?;

@@ -179,7 +179,7 @@ impl PathError {
 
     fn description(&self) -> &'static str {
         match self.cause {
-            PathErrorKind::OutsideWorkspace => "lies outside the workspace",
+            PathErrorKind::OutsideWorkspace => "is outside the workspace",
             PathErrorKind::Protected => {
                 "is protected, because other programs run or obey such files"
             }

@@ -13,15 +13,15 @@ use super::{
 
 impl Workspace {
     /// Returns how a path relates to the protected names. A granted path is free.
-    pub(super) fn standing(&self, place: &ResolvedPath) -> Protection {
+    pub(super) fn protection_of(&self, place: &ResolvedPath) -> Protection {
         if self.is_granted(place) {
-            return Protection::Free;
+            return Protection::Unprotected;
         }
-        match self.inner.protected.at(&place.base).standing(&place.path) {
+        match self.inner.protected.at(&place.base).protection(&place.path) {
             Protection::Protected => Protection::Protected,
-            Protection::Free if self.is_in_bare_repository(place) => Protection::Protected,
-            standing => match self.named_by_git(place).standing(&place.path) {
-                Protection::Free => standing,
+            Protection::Unprotected if self.is_in_bare_repository(place) => Protection::Protected,
+            protection => match self.named_by_git(place).protection(&place.path) {
+                Protection::Unprotected => protection,
                 named => named,
             },
         }
@@ -37,8 +37,8 @@ impl Workspace {
     /// a protected name below it.
     #[must_use]
     pub fn protection(&self, place: &ResolvedPath) -> Option<&str> {
-        match self.standing(place) {
-            Protection::Free => None,
+        match self.protection_of(place) {
+            Protection::Unprotected => None,
             _ => {
                 let reason = self.inner.protected.at(&place.base).reason(&place.path);
                 let is_named = || self.named_by_git(place).reason(&place.path).is_some();

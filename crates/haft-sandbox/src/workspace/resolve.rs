@@ -21,8 +21,8 @@ use rustix::{
 
 use super::{
     PathError, PathErrorKind, ResolvedPath, Workspace,
-    handle::{SEARCH, exists_without_symlinks},
     name::{self, MAX_DEPTH, Step},
+    open_beneath::{SEARCH, exists_without_symlinks},
 };
 
 /// Symlinks that one path may go through, the same as in Linux. More count as a loop.

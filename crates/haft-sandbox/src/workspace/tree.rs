@@ -8,22 +8,22 @@ use std::{io::copy, os::fd::AsFd as _};
 use rustix::fs::{AtFlags, OFlags};
 
 use super::{
-    Bounds, Entry, FileKind, PathError, PathErrorKind, Replace, ResolvedPath, Stamp, Workspace,
-    handle::open_below,
+    FileKind, FileVersion, PathError, PathErrorKind, Replace, ResolvedPath, WalkEntry, WalkLimits,
+    Workspace, open_beneath::open_below,
 };
 
 /// How much of a tree an operation covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum DeleteScope {
     /// A file, a symlink or an empty directory.
     Entry,
     /// Everything below it too, within these limits.
-    Everything(Bounds),
+    Everything(WalkLimits),
 }
 
 /// What an operation on a tree did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Done {
+pub struct TreeReport {
     /// Entries that were created or deleted.
     pub entries: usize,
     /// Bytes that were copied.
@@ -54,32 +54,36 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses protected names, also below; directories that are not empty, unless the extent is
-    /// [`Extent::Everything`]; and trees beyond the limits. Nothing has changed then.
-    pub fn remove(&self, place: &ResolvedPath, extent: Extent) -> Result<Done, PathError> {
+    /// [`DeleteScope::Everything`]; and trees beyond the limits. Nothing has changed then.
+    pub fn remove(
+        &self,
+        place: &ResolvedPath,
+        extent: DeleteScope,
+    ) -> Result<TreeReport, PathError> {
         self.remove_until(place, extent, &|| false)
     }
 
     /// Like [`remove`](Self::remove), with cancellation: `stop` is checked between two entries.
-    /// What is left is unchanged and counted in [`Done::left_over`].
+    /// What is left is unchanged and counted in [`TreeReport::left_over`].
     ///
     /// # Errors
     /// Like [`remove`](Self::remove).
     pub fn remove_until(
         &self,
         place: &ResolvedPath,
-        extent: Extent,
+        extent: DeleteScope,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, PathError> {
+    ) -> Result<TreeReport, PathError> {
         self.may_move(place)?;
         let (directory, name) = self.parent_and_name(place)?;
         let what = self.meta(place)?.kind;
         if what != FileKind::Directory {
             rustix::fs::unlinkat(&directory, &name, AtFlags::empty())
                 .map_err(|errno| place.os(errno))?;
-            return Ok(Done { entries: 1, ..Done::default() });
+            return Ok(TreeReport { entries: 1, ..TreeReport::default() });
         }
-        let mut done = Done::default();
-        if let Extent::Everything(bounds) = extent {
+        let mut done = TreeReport::default();
+        if let DeleteScope::Everything(bounds) = extent {
             let all = self.survey(place, bounds)?;
             if let Some(TreeEntry { place, .. }) =
                 all.iter().find(|seen| self.is_protected(&seen.place))
@@ -119,10 +123,10 @@ impl Workspace {
         from: &ResolvedPath,
         to: &ResolvedPath,
         replace: Replace,
-        bounds: Bounds,
-    ) -> Result<Done, PathError> {
+        bounds: WalkLimits,
+    ) -> Result<TreeReport, PathError> {
         self.may_write(to)?;
-        let mut done = Done::default();
+        let mut done = TreeReport::default();
         if self.meta(from)?.kind != FileKind::Directory {
             self.copy_file(from, to, (replace, bounds, ModeOf::Target), &mut done)?;
             return Ok(done);
@@ -172,14 +176,14 @@ impl Workspace {
         from: &ResolvedPath,
         to: &ResolvedPath,
         replace: Replace,
-        bounds: Bounds,
-    ) -> Result<Done, PathError> {
+        bounds: WalkLimits,
+    ) -> Result<TreeReport, PathError> {
         self.may_move(from)?;
         self.may_move(to)?;
         if self.meta(from)?.kind != FileKind::File {
             return Err(from.refuse(PathErrorKind::CrossDevice));
         }
-        let mut done = Done::default();
+        let mut done = TreeReport::default();
         let copied = self.copy_file(from, to, (replace, bounds, ModeOf::Source), &mut done)?;
         let (directory, name) = self.parent_and_name(from)?;
         if self.meta(from)?.stamp != copied {
@@ -193,8 +197,12 @@ impl Workspace {
 
     /// Lists a whole tree. An [`Entry`] holds the file descriptor of its directory, so it is not
     /// kept: a tree with many directories would exhaust the file descriptors.
-    fn survey(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Vec<TreeEntry>, PathError> {
-        let look = |entry: Result<Entry, PathError>| {
+    fn survey(
+        &self,
+        place: &ResolvedPath,
+        bounds: WalkLimits,
+    ) -> Result<Vec<TreeEntry>, PathError> {
+        let look = |entry: Result<WalkEntry, PathError>| {
             let entry = entry?;
             let size = if entry.kind() == FileKind::File { entry.meta()?.size } else { 0 };
             Ok(TreeEntry { place: entry.place().clone(), kind: entry.kind(), size })
@@ -206,9 +214,9 @@ impl Workspace {
         &self,
         from: &ResolvedPath,
         to: &ResolvedPath,
-        (replace, bounds, kept): (Replace, Bounds, ModeOf),
-        done: &mut Done,
-    ) -> Result<Stamp, PathError> {
+        (replace, bounds, kept): (Replace, WalkLimits, ModeOf),
+        done: &mut TreeReport,
+    ) -> Result<FileVersion, PathError> {
         use std::io::Read as _;
         let opened = self.open(from)?;
         let remaining = bounds.bytes.saturating_sub(done.bytes);

@@ -19,14 +19,14 @@ use rustix::{
 };
 
 use super::{
-    FileKind, Meta, OpenFile, PathError, PathErrorKind, ResolvedPath, Workspace,
-    handle::open_below,
+    FileKind, FileMeta, OpenFile, PathError, PathErrorKind, ResolvedPath, Workspace,
     open::{self, meta},
+    open_beneath::open_below,
 };
 
 /// Limits of a recursive operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct WalkLimits {
     /// Maximum number of entries.
     pub entries: usize,
     /// Maximum depth. A depth of 1 is the directory alone.
@@ -35,7 +35,7 @@ pub struct Bounds {
     pub bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for WalkLimits {
     fn default() -> Self {
         Self {
             entries: 200_000, // the sources of a large project with its dependencies
@@ -45,7 +45,7 @@ impl Default for Bounds {
     }
 }
 
-impl Bounds {
+impl WalkLimits {
     /// Returns the limits for a directory alone, without the contents of its subdirectories.
     #[must_use]
     pub fn flat(self) -> Self {
@@ -55,7 +55,7 @@ impl Bounds {
 
 /// One entry of a walk.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct WalkEntry {
     place: ResolvedPath,
     kind: FileKind,
     directory: Arc<OpenDirectory>,
@@ -70,7 +70,7 @@ struct OpenDirectory {
     device: u64,
 }
 
-impl Entry {
+impl WalkEntry {
     /// Returns its path.
     #[must_use]
     pub fn place(&self) -> &ResolvedPath {
@@ -87,7 +87,7 @@ impl Entry {
     ///
     /// # Errors
     /// Fails if it is gone or not accessible.
-    pub fn meta(&self) -> Result<Meta, PathError> {
+    pub fn meta(&self) -> Result<FileMeta, PathError> {
         let stat =
             rustix::fs::statat(&self.directory.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
         Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
@@ -136,7 +136,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails if the path is not a directory or cannot be read.
-    pub fn walk(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Walk, PathError> {
+    pub fn walk(&self, place: &ResolvedPath, bounds: WalkLimits) -> Result<Walk, PathError> {
         let root = self.directory(place)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle =
@@ -157,8 +157,8 @@ impl Workspace {
     ///
     /// # Errors
     /// Like [`walk`](Self::walk). Refuses a directory with more than `entries` entries.
-    pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<Entry>, PathError> {
-        self.walk(place, Bounds { entries, ..Bounds::default() }.flat())?.collect()
+    pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<WalkEntry>, PathError> {
+        self.walk(place, WalkLimits { entries, ..WalkLimits::default() }.flat())?.collect()
     }
 }
 
@@ -167,7 +167,7 @@ impl Workspace {
 pub struct Walk {
     stack: Vec<Level>,
     device: u64,
-    bounds: Bounds,
+    bounds: WalkLimits,
     left: usize,
     /// The directory that was returned last. It is entered next unless it is skipped.
     next: Option<(ResolvedPath, Arc<OpenDirectory>)>,
@@ -214,7 +214,7 @@ impl Walk {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Entry>, PathError> {
+    fn step(&mut self) -> Result<Option<WalkEntry>, PathError> {
         if let Some((place, directory)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
                 // A depth of 1 asks for the directory alone, so this is no exceeded bound.
@@ -256,13 +256,13 @@ impl Walk {
             if kind == FileKind::Directory {
                 self.next = Some((place.clone(), here.clone()));
             }
-            return Ok(Some(Entry { place, kind, directory: here.clone(), level }));
+            return Ok(Some(WalkEntry { place, kind, directory: here.clone(), level }));
         }
     }
 }
 
 impl Iterator for Walk {
-    type Item = Result<Entry, PathError>;
+    type Item = Result<WalkEntry, PathError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().transpose()
@@ -338,8 +338,8 @@ mod tests {
         put(base.join("directory/below"), "12345");
         symlink("directory", base.join("link")).unwrap();
         std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
-        let all = workspace.walk(&workspace.resolve(".").unwrap(), Bounds::default()).unwrap();
-        let all: Vec<Entry> = all.map(Result::unwrap).collect();
+        let all = workspace.walk(&workspace.resolve(".").unwrap(), WalkLimits::default()).unwrap();
+        let all: Vec<WalkEntry> = all.map(Result::unwrap).collect();
         let seen: Vec<_> =
             all.iter().map(|entry| (entry.place().to_string(), entry.kind())).collect();
         let wanted = [

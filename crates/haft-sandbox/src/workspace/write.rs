@@ -18,10 +18,9 @@ use rustix::{
 };
 
 use super::{
-    FileKind, Meta, PathError, PathErrorKind, ResolvedPath, Stamp, Workspace,
-    handle::{SEARCH, open_below},
-    name,
+    FileKind, FileMeta, FileVersion, PathError, PathErrorKind, ResolvedPath, Workspace, name,
     open::meta,
+    open_beneath::{SEARCH, open_below},
 };
 
 /// What may happen to an existing file.
@@ -32,7 +31,7 @@ pub enum Replace {
     /// It is replaced.
     Always,
     /// It is replaced if it still has this version (compare and swap).
-    If(Stamp),
+    If(FileVersion),
 }
 
 /// A file that is being written under a temporary name. Dropping it deletes the temporary file.
@@ -60,7 +59,7 @@ impl Workspace {
         place: &ResolvedPath,
         bytes: &[u8],
         replace: Replace,
-    ) -> Result<Meta, PathError> {
+    ) -> Result<FileMeta, PathError> {
         let mut draft = self.draft(place, replace)?;
         draft.write_all(bytes).map_err(|e| place.io(e))?;
         draft.commit()
@@ -186,7 +185,7 @@ impl AtomicWrite {
     ///
     /// # Errors
     /// Fails on a disk error, or if the target no longer satisfies `replace`.
-    pub fn commit(mut self) -> Result<Meta, PathError> {
+    pub fn commit(mut self) -> Result<FileMeta, PathError> {
         let os = |errno| self.place.os(errno);
         rustix::fs::fsync(&self.file).map_err(os)?;
         // Check again: the target may have changed while the contents were written (TOCTOU).
@@ -211,14 +210,14 @@ impl AtomicWrite {
     }
 
     /// Copies the mode of another file, without set-user-id and set-group-id.
-    pub(super) fn keep_mode(&self, other: &Meta) {
+    pub(super) fn keep_mode(&self, other: &FileMeta) {
         #[allow(clippy::unnecessary_cast, reason = "modes are narrower on some systems")]
         let mode = Mode::from_raw_mode((other.mode & 0o777) as rustix::fs::RawMode);
         let _ = rustix::fs::fchmod(&self.file, mode);
     }
 
     /// Copies mode and owner of the old file, without set-user-id and set-group-id. Best effort.
-    fn copy_permissions(&self, old: &Meta) {
+    fn copy_permissions(&self, old: &FileMeta) {
         self.keep_mode(old);
         if let Ok(stat) = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)
         {
@@ -261,7 +260,7 @@ fn existing_entry(
     directory: &OwnedFd,
     name: &OsStr,
     place: &ResolvedPath,
-) -> Result<Option<Meta>, PathError> {
+) -> Result<Option<FileMeta>, PathError> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(meta(&stat))),
         Err(Errno::NOENT) => Ok(None),
@@ -271,7 +270,7 @@ fn existing_entry(
 
 fn check_replace(
     place: &ResolvedPath,
-    old: Option<&Meta>,
+    old: Option<&FileMeta>,
     replace: Replace,
 ) -> Result<(), PathError> {
     match (old, replace) {

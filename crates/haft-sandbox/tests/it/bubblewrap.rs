@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use haft_sandbox::{Access, ErrorKind, ExitReason, Helper, Level, Network, Sandbox};
+use haft_sandbox::{Access, ExitReason, Helper, Level, Network, Sandbox, SandboxErrorKind};
 
 use crate::kit::*;
 
@@ -146,7 +146,7 @@ async fn bubblewrap_refuses_a_root_replaced_after_authorization() {
     fs::create_dir(&fixture.inside).unwrap();
     let command = haft_sandbox::Command::shell("echo x > sub/made");
     let error = sandbox.run(command, profile).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
+    assert_eq!(error.kind(), SandboxErrorKind::BadProfile, "{error}");
 }
 
 /// Creates a helper that reports that namespaces are forbidden, unless bubblewrap creates them.
@@ -223,7 +223,7 @@ async fn bubblewrap_that_omits_a_restriction_is_refused() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let result = Sandbox::at_through_bubblewrap(Helper::At(helper()), &program).await;
         let error = result.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TierMissing, "{asked}: {error}");
+        assert_eq!(error.kind(), SandboxErrorKind::TierMissing, "{asked}: {error}");
         assert!(error.to_string().contains(named), "{asked}: {error}");
     }
 }

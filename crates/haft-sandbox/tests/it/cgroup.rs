@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use haft_sandbox::{ErrorKind, Exit, ExitReason, Level, Sandbox};
+use haft_sandbox::{Exit, ExitReason, Level, Sandbox, SandboxErrorKind};
 use rustix::fs::FlockOperation;
 
 use crate::kit::*;
@@ -201,11 +201,11 @@ async fn unusable_cgroup_directory_is_an_error() {
     for sandbox in sandboxes().await {
         let directory = tempfile::tempdir().unwrap();
         let error = sandbox.clone().with_cgroup(directory.path()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
+        assert_eq!(error.kind(), SandboxErrorKind::BadProfile, "{error}");
         assert!(error.to_string().contains("not in a cgroup file system"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         let error = sandbox.with_cgroup("/sys/fs/cgroup/of-haft/missing").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
+        assert_eq!(error.kind(), SandboxErrorKind::BadProfile, "{error}");
     }
 }
 

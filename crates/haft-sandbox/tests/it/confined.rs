@@ -3,8 +3,8 @@
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use haft_sandbox::{
-    Access, Command, Environment, ErrorKind, Exit, ExitReason, Helper, Level, Network,
-    ProcessStream, Profile, Reads, Root, Sandbox, Workspace,
+    Access, Command, Environment, Exit, ExitReason, Helper, Level, Network, ProcessStream, Profile,
+    Reads, Root, Sandbox, SandboxErrorKind, Workspace,
 };
 
 use crate::kit::*;
@@ -138,7 +138,7 @@ async fn root_replaced_after_authorization_is_refused() {
         std::fs::rename(&fixture.inside, fixture.outside.join("moved")).unwrap();
         std::fs::create_dir(&fixture.inside).unwrap();
         let error = sandbox.start(Command::shell("true"), profile).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
+        assert_eq!(error.kind(), SandboxErrorKind::BadProfile, "{error}");
     }
 }
 
@@ -286,7 +286,7 @@ async fn command_starts_in_its_working_directory() {
         let gone = Command::new("pwd").current_dir(&workspace.resolve("gone").unwrap());
         assert_eq!(
             sandbox.start(gone, fixture.profile()).await.unwrap_err().kind(),
-            ErrorKind::BadCommand
+            SandboxErrorKind::BadCommand
         );
         // It was a directory at authorization time (TOCTOU).
         let place = workspace.resolve("sub").unwrap();
@@ -295,7 +295,7 @@ async fn command_starts_in_its_working_directory() {
         let swapped = Command::new("pwd").current_dir(&place);
         assert_eq!(
             sandbox.start(swapped, fixture.profile()).await.unwrap_err().kind(),
-            ErrorKind::BadCommand
+            SandboxErrorKind::BadCommand
         );
     }
 }
@@ -383,13 +383,13 @@ async fn command_that_cannot_start_is_an_error() {
             Command::new("echo").arg("a\0b"),
         ] {
             let error = sandbox.start(command, fixture.profile()).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::BadCommand, "{error}");
+            assert_eq!(error.kind(), SandboxErrorKind::BadCommand, "{error}");
         }
         let mut profile = fixture.profile();
         profile.roots[0].path = "/".into();
         profile.roots[0].identity = None;
         let error = sandbox.start(Command::new("true"), profile).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
+        assert_eq!(error.kind(), SandboxErrorKind::BadProfile, "{error}");
     }
 }
 
@@ -455,7 +455,7 @@ async fn command_cannot_signal_or_read_processes_outside() {
 #[tokio::test]
 async fn missing_helper_is_an_error_with_a_hint() {
     let error = Sandbox::detect(Helper::ThisProgram).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoHelper);
+    assert_eq!(error.kind(), SandboxErrorKind::NoHelper);
     assert!(error.hint_text().unwrap().contains("haft_sandbox::init()"), "{error}");
     let failure = error.into_failure();
     assert_eq!(failure.code(), haft_core::FailureCode::SandboxUnavailable);
@@ -464,10 +464,10 @@ async fn missing_helper_is_an_error_with_a_hint() {
     for not_a_helper in ["/bin/true", "/bin/cat", "/no/such/file"] {
         let error =
             Sandbox::at(Helper::At(not_a_helper.into()), Level::Namespaces).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TierMissing, "{error}");
+        assert_eq!(error.kind(), SandboxErrorKind::TierMissing, "{error}");
     }
     let none = Sandbox::at(Helper::At(helper()), Level::None).await.unwrap_err();
-    assert_eq!(none.kind(), ErrorKind::TierMissing);
+    assert_eq!(none.kind(), SandboxErrorKind::TierMissing);
 }
 
 #[tokio::test]
@@ -538,7 +538,7 @@ async fn a_machine_without_namespaces() {
         return;
     }
     let missing = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.unwrap_err();
-    assert_eq!(missing.kind(), ErrorKind::TierMissing);
+    assert_eq!(missing.kind(), SandboxErrorKind::TierMissing);
     assert!(missing.hint_text().unwrap().contains("user namespaces"), "{missing}");
     let sandbox = Sandbox::detect(Helper::At(helper())).await.unwrap();
     assert_eq!(sandbox.tier().level, Level::Landlock);
@@ -605,7 +605,7 @@ async fn probe_that_keeps_failing_never_falls_back_to_a_weaker_tier() {
     // A probe of a weaker tier would be the fourth start and would succeed.
     let unsteady = unsteady_helper(directory.path(), 3);
     let error = Sandbox::detect(Helper::At(unsteady)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    assert_eq!(error.kind(), SandboxErrorKind::Transient, "{error}");
     assert!(error.to_string().contains("signal 9"), "{error}");
     assert_eq!(get(&directory.path().join("count")).lines().count(), 3);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft_sandbox::{Command, ErrorKind, Exit, ExitReason, Helper, Level, Sandbox, Strength};
+use haft_sandbox::{Command, Exit, ExitReason, Helper, Level, Sandbox, SandboxErrorKind, Strength};
 
 use crate::kit::*;
 
@@ -175,7 +175,7 @@ async fn a_process_with_low_limits() {
     match result {
         Ok(ended) => assert_eq!(out(&ended), "hello\n", "{}", err(&ended)),
         Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+            assert_eq!(error.kind(), SandboxErrorKind::Transient, "{error}");
             assert!(error.to_string().contains(&named), "{error}");
             let failure = error.into_failure();
             assert!(failure.message().contains(&named), "{failure}");

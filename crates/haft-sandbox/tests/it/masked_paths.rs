@@ -8,7 +8,7 @@ use std::{
     process::{Command as Host, Stdio},
 };
 
-use haft_sandbox::{Command, Denied, ErrorKind, Level, Profile, Sandbox};
+use haft_sandbox::{Command, Denied, Level, Profile, Sandbox, SandboxErrorKind};
 
 use crate::kit::*;
 
@@ -69,7 +69,7 @@ async fn denied_path_that_was_moved_before_launch_is_an_error() {
     let fixture = fixture();
     let profile = profile(&fixture, &["keys", "moved"], &[], &[]);
     let error = sandbox.start(Command::shell("true"), profile).await.unwrap_err();
-    assert_eq!(error.kind(), haft_sandbox::ErrorKind::Transient, "{error}");
+    assert_eq!(error.kind(), haft_sandbox::SandboxErrorKind::Transient, "{error}");
     assert!(error.to_string().contains("moved"), "{error}");
 }
 
@@ -266,7 +266,7 @@ async fn denied_path_that_cannot_be_masked_is_a_launch_error() {
         for profile in all {
             let command = Command::shell("echo ran > ran");
             let error = sandbox.run(command, profile).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::BadProfile);
+            assert_eq!(error.kind(), SandboxErrorKind::BadProfile);
             assert!(!fixture.inside.join("ran").exists());
         }
     }

@@ -9,7 +9,7 @@ use std::{
     process::Command as Host,
 };
 
-use haft_sandbox::{ErrorKind, Helper, Level, ObstacleCause, Sandbox};
+use haft_sandbox::{Helper, Level, ObstacleCause, Sandbox, SandboxErrorKind};
 
 use crate::kit::*;
 
@@ -25,7 +25,7 @@ async fn a_process_without_user_namespaces() {
         return;
     }
     let error = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TierMissing, "{error}");
+    assert_eq!(error.kind(), SandboxErrorKind::TierMissing, "{error}");
     let hint = error.hint_text().unwrap();
     assert!(hint.contains("`user.max_user_namespaces` is 0"), "{hint}");
     assert!(hint.contains("haft doctor"), "{hint}");

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use haft_sandbox::{Access, Bounds, Extent, PathError, PathErrorKind, Replace, Workspace};
+use haft_sandbox::{Access, DeleteScope, PathError, PathErrorKind, Replace, WalkLimits, Workspace};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -142,16 +142,16 @@ impl HostileWorkspace {
 
 /// Performs one operation on a path.
 fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError> {
-    let bounds = Bounds::default();
+    let bounds = WalkLimits::default();
     let spare = || workspace.resolve_entry("spare");
     match act {
         "read" => workspace.read(&workspace.resolve(path)?, 1 << 20).map(drop),
         "write" => workspace.write(&workspace.resolve(path)?, b"attack", Replace::Always).map(drop),
         "make" => workspace.make_directory(&workspace.resolve(path)?),
-        "delete" => workspace.remove(&workspace.resolve_entry(path)?, Extent::Entry).map(drop),
-        "delete_all" => {
-            workspace.remove(&workspace.resolve_entry(path)?, Extent::Everything(bounds)).map(drop)
-        }
+        "delete" => workspace.remove(&workspace.resolve_entry(path)?, DeleteScope::Entry).map(drop),
+        "delete_all" => workspace
+            .remove(&workspace.resolve_entry(path)?, DeleteScope::Everything(bounds))
+            .map(drop),
         "rename_to" => {
             workspace.rename(&spare()?, &workspace.resolve_entry(path)?, Replace::Always)
         }
@@ -298,7 +298,7 @@ fn symlink_race_cannot_escape_the_workspace() {
                 drop(workspace.write(&place, b"inside", Replace::Always));
                 let Ok(other) = workspace.resolve("d/other") else { continue };
                 if workspace.write(&other, b"x", Replace::Never).is_ok() {
-                    let _ = workspace.remove(&other, Extent::Entry);
+                    let _ = workspace.remove(&other, DeleteScope::Entry);
                 }
             }
         }
@@ -333,7 +333,7 @@ fn symlink_race_cannot_escape_a_walk_copy_or_delete() {
         });
         for _ in 0..300 {
             let sub = workspace.resolve("sub").unwrap();
-            for entry in workspace.walk(&sub, Bounds::default()).unwrap().flatten() {
+            for entry in workspace.walk(&sub, WalkLimits::default()).unwrap().flatten() {
                 if let Ok(mut opened) = entry.open() {
                     let mut text = String::new();
                     let _ = std::io::Read::read_to_string(&mut opened.file, &mut text);
@@ -341,11 +341,11 @@ fn symlink_race_cannot_escape_a_walk_copy_or_delete() {
                 }
             }
             let copied = workspace.resolve("copied").unwrap();
-            let _ = workspace.copy(&sub, &copied, Replace::Always, Bounds::default());
+            let _ = workspace.copy(&sub, &copied, Replace::Always, WalkLimits::default());
             assert!(!fixture.inside.join("copied/x/secret.txt").exists());
-            let _ = workspace.remove(&copied, Extent::Everything(Bounds::default()));
+            let _ = workspace.remove(&copied, DeleteScope::Everything(WalkLimits::default()));
             if let Ok(x) = workspace.resolve_entry("sub/x") {
-                let _ = workspace.remove(&x, Extent::Everything(Bounds::default()));
+                let _ = workspace.remove(&x, DeleteScope::Everything(WalkLimits::default()));
             }
         }
         is_done.store(true, Ordering::Relaxed);
@@ -455,10 +455,11 @@ fn exceeded_bound_changes_nothing() {
     }
     let before = snapshot(&fixture.inside);
     let sub = workspace.resolve_entry("sub").unwrap();
-    for bounds in
-        [Bounds { entries: 10, ..Bounds::default() }, Bounds { depth: 5, ..Bounds::default() }]
-    {
-        let refused = workspace.remove(&sub, Extent::Everything(bounds)).unwrap_err();
+    for bounds in [
+        WalkLimits { entries: 10, ..WalkLimits::default() },
+        WalkLimits { depth: 5, ..WalkLimits::default() },
+    ] {
+        let refused = workspace.remove(&sub, DeleteScope::Everything(bounds)).unwrap_err();
         assert_eq!(refused.cause(), PathErrorKind::TooMany);
         let to = workspace.resolve("copied").unwrap();
         assert_eq!(
@@ -466,7 +467,7 @@ fn exceeded_bound_changes_nothing() {
             PathErrorKind::TooMany
         );
     }
-    let small = Bounds { bytes: 100, ..Bounds::default() };
+    let small = WalkLimits { bytes: 100, ..WalkLimits::default() };
     let to = workspace.resolve("copied").unwrap();
     assert_eq!(
         workspace.copy(&sub, &to, Replace::Never, small).unwrap_err().cause(),
@@ -477,7 +478,7 @@ fn exceeded_bound_changes_nothing() {
     assert_eq!(workspace.read(&notes, 3).unwrap_err().cause(), PathErrorKind::TooLarge);
     assert_eq!(snapshot(&fixture.inside), before);
     assert_eq!(workspace.list(&sub, 100).unwrap().len(), 51);
-    let mut walk = workspace.walk(&sub, Bounds::default()).unwrap();
+    let mut walk = workspace.walk(&sub, WalkLimits::default()).unwrap();
     let mut seen = 0;
     while let Some(entry) = walk.next() {
         seen += 1;
@@ -499,11 +500,11 @@ fn tree_with_more_directories_than_file_descriptors_is_copied_and_deleted() {
     assert!(limit.is_none_or(|limit| limit > 100));
     let (sub, to) = (workspace.resolve("sub").unwrap(), workspace.resolve("copied").unwrap());
     assert_eq!(
-        workspace.copy(&sub, &to, Replace::Never, Bounds::default()).unwrap().entries,
+        workspace.copy(&sub, &to, Replace::Never, WalkLimits::default()).unwrap().entries,
         3_000
     );
     assert_eq!(
-        workspace.remove(&to, Extent::Everything(Bounds::default())).unwrap().entries,
+        workspace.remove(&to, DeleteScope::Everything(WalkLimits::default())).unwrap().entries,
         3_001
     );
 }
@@ -521,13 +522,13 @@ fn copy_over_a_file_keeps_its_permissions() {
     }
     let find = |path: &str| workspace.resolve(path).unwrap();
     let copy = |from: &str, to: &str| {
-        workspace.copy(&find(from), &find(to), Replace::Always, Bounds::default()).unwrap();
+        workspace.copy(&find(from), &find(to), Replace::Always, WalkLimits::default()).unwrap();
     };
     copy("open", "new");
     assert_eq!(mode("new"), 0o755, "a new file gets the mode of its source");
     copy("open", "closed");
     assert_eq!(mode("closed"), 0o600, "a replaced file keeps its mode");
-    let bounds = Bounds::default();
+    let bounds = WalkLimits::default();
     workspace.carry(&find("moved"), &find("closed"), Replace::Always, bounds).unwrap();
     assert_eq!(mode("closed"), 0o640, "a moved file keeps its own mode, as with a rename");
 }
@@ -543,7 +544,7 @@ fn delete_can_be_cancelled_between_two_entries() {
     let all = fs::read_dir(fixture.inside.join("sub")).unwrap().count();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 4;
-    let everything = Extent::Everything(Bounds::default());
+    let everything = DeleteScope::Everything(WalkLimits::default());
     let done = workspace.remove_until(&sub, everything, &stop).unwrap();
     let left = fs::read_dir(fixture.inside.join("sub")).unwrap().count();
     assert_eq!((done.entries, left), (4, all - 4), "{done:?}");

@@ -231,12 +231,12 @@ const NOTE: &str = "haft-supervised-note";
 /// Inner part of the test above.
 #[tokio::test]
 async fn in_a_supervised_sandbox() {
-    use haft_sandbox::{ErrorKind, Helper, Sandbox};
+    use haft_sandbox::{Helper, Sandbox, SandboxErrorKind};
     if !Path::new(NOTE).exists() {
         return;
     }
     let error = Sandbox::detect(Helper::At(helper())).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TierMissing);
+    assert_eq!(error.kind(), SandboxErrorKind::TierMissing);
     assert!(error.to_string().contains("supervises"), "{error}");
     put(Path::new("sub/inner-done"), "");
 }

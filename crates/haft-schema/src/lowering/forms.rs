@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keywords,
-    lower::{LowerResult, Lowering, Precision, Unfit},
+    lower::{LowerResult, Lowering, Precision, UnsupportedSchema},
     merge::{equal, type_of, types},
     query::{self, kind, takes_null},
     rules::{Subset, Typing, Values},
@@ -22,7 +22,7 @@ impl<'a> Lowering<'a> {
         notes: &mut Vec<String>,
         place: &str,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         let Some(values) = query::own_values(own) else { return Ok(()) };
         let word = if own.contains_key("const") { "const" } else { "enum" };
         // Values that the type excludes are never valid.
@@ -81,7 +81,7 @@ impl<'a> Lowering<'a> {
         notes: &mut Vec<String>,
         place: &str,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         let first = own.get("prefixItems").and_then(Value::as_array);
         let first = first.map(Vec::as_slice).unwrap_or_default();
         let mut most = own.get("maxItems").and_then(Value::as_u64);
@@ -207,7 +207,7 @@ impl<'a> Lowering<'a> {
         notes: &mut Vec<String>,
         place: &str,
         precision: Precision,
-    ) -> Result<bool, Unfit> {
+    ) -> Result<bool, UnsupportedSchema> {
         let named = own.get("properties").and_then(Value::as_object);
         let is_required = |name: &str| {
             let list = own.get("required").and_then(Value::as_array);

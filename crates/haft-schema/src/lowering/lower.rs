@@ -20,7 +20,7 @@ use super::{
     keywords::{self, ANNOTATIONS, CONTRAVARIANT},
     merge::{false_schema, merge, types},
     query::{disjoint, mentions, reference},
-    rules::{References, Rules, Typing},
+    rules::{LoweringRules, References, Typing},
     sizes::size,
 };
 use crate::loss::{Loss, LossKind};
@@ -47,7 +47,7 @@ pub struct Lowered {
 
 /// Why a schema cannot be expressed under these rules.
 #[derive(Debug, Clone)]
-pub struct Unfit {
+pub struct UnsupportedSchema {
     /// The place, as a JSON pointer into the original.
     pub pointer: String,
     /// The keyword; empty when it is the whole subschema.
@@ -79,7 +79,11 @@ struct InlineLimits {
 
 /// Lowers a document to a dialect. If strict mode would change the meaning of an absent property,
 /// it fails unless `insist` is set.
-pub fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<Lowered, Unfit> {
+pub fn lower(
+    document: &Document,
+    rules: &LoweringRules,
+    insist: bool,
+) -> Result<Lowered, UnsupportedSchema> {
     const INLINE_LIMITS: [InlineLimits; 6] = [
         InlineLimits { recursions: 3, levels: 40 },
         InlineLimits { recursions: 2, levels: 12 },
@@ -108,7 +112,7 @@ pub fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<Lowered
             }
             Err(unfit) if unfit.drop_unevaluated && !drop_unevaluated => drop_unevaluated = true,
             // Each definition is dropped at most once, so the loop ends.
-            Err(Unfit { inexact: Some(name), .. }) if !inexact.contains(&name) => {
+            Err(UnsupportedSchema { inexact: Some(name), .. }) if !inexact.contains(&name) => {
                 inexact.insert(name);
             }
             Err(unfit) if unfit.large && inline_acyclic => inline_acyclic = false,
@@ -122,7 +126,7 @@ pub fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<Lowered
 }
 
 pub(super) struct Lowering<'a> {
-    pub(super) rules: &'a Rules,
+    pub(super) rules: &'a LoweringRules,
     pub(super) document: &'a Document,
     pub(super) losses: Vec<Loss>,
     pub(super) notes: Vec<String>,
@@ -153,12 +157,12 @@ pub(super) struct Lowering<'a> {
 /// Schemas that could not be merged, with their places.
 pub(super) type Rest = Vec<(String, Value)>;
 
-pub(super) type LowerResult = Result<Value, Unfit>;
+pub(super) type LowerResult = Result<Value, UnsupportedSchema>;
 
 impl<'a> Lowering<'a> {
     fn new(
         document: &'a Document,
-        rules: &'a Rules,
+        rules: &'a LoweringRules,
         inline_limits: InlineLimits,
         insist: bool,
         drop_unevaluated: bool,
@@ -191,7 +195,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn document(&mut self) -> Result<Map<String, Value>, Unfit> {
+    fn document(&mut self) -> Result<Map<String, Value>, UnsupportedSchema> {
         if self.rules.references == References::KeepAcyclic
             && let Some(name) = super::cycles::first_cyclic(self.document)
         {
@@ -236,7 +240,7 @@ impl<'a> Lowering<'a> {
         let precision = if exactly { Precision::Exact } else { Precision::MayWiden };
         let lowered = match self.lower_node(body, &place, precision) {
             Err(unfit) if exactly && !unfit.large && !unfit.drop_unevaluated => {
-                return Err(Unfit { inexact: Some(name.to_owned()), ..unfit });
+                return Err(UnsupportedSchema { inexact: Some(name.to_owned()), ..unfit });
             }
             lowered => lowered?,
         };
@@ -266,7 +270,7 @@ impl<'a> Lowering<'a> {
         if grows && self.parts > self.rules.limits.parts {
             let why =
                 format!("it has more than {} subschemas after inlining", self.rules.limits.parts);
-            return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
+            return Err(UnsupportedSchema { large: true, ..self.unfit(place, "$ref", why) });
         }
         match self.rules.subset() {
             None => self.plain(node, place, precision),
@@ -401,7 +405,7 @@ impl<'a> Lowering<'a> {
         key: &str,
         place: &str,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         let before = self.losses.len();
         let below = format!("{place}/{key}");
         let lowered = match map.get(key) {
@@ -429,7 +433,10 @@ impl<'a> Lowering<'a> {
                 if !self.drop_unevaluated
                     && mentions(self.document, &["unevaluatedItems", "unevaluatedProperties"])
                 {
-                    return Err(Unfit { drop_unevaluated: true, ..self.unfit(place, key, "") });
+                    return Err(UnsupportedSchema {
+                        drop_unevaluated: true,
+                        ..self.unfit(place, key, "")
+                    });
                 }
                 self.lose(place, key, "its subschema cannot be expressed exactly", precision)
             }
@@ -441,7 +448,7 @@ impl<'a> Lowering<'a> {
         list: &[Value],
         place: &str,
         precision: Precision,
-    ) -> Result<Vec<Value>, Unfit> {
+    ) -> Result<Vec<Value>, UnsupportedSchema> {
         list.iter()
             .enumerate()
             .map(|(n, item)| {
@@ -452,7 +459,11 @@ impl<'a> Lowering<'a> {
 
     /// Inlines references and merges `allOf`, as far as that is exact. The rest stays under
     /// `allOf`.
-    fn fold(&mut self, map: &Map<String, Value>, place: &str) -> Result<Map<String, Value>, Unfit> {
+    fn fold(
+        &mut self,
+        map: &Map<String, Value>,
+        place: &str,
+    ) -> Result<Map<String, Value>, UnsupportedSchema> {
         let (mut folded, rest) = self.flatten(map, place, &mut 0)?;
         for (_, part) in rest {
             push(&mut folded, "allOf", part);
@@ -467,7 +478,7 @@ impl<'a> Lowering<'a> {
         map: &Map<String, Value>,
         place: &str,
         folded: &mut usize,
-    ) -> Result<(Map<String, Value>, Rest), Unfit> {
+    ) -> Result<(Map<String, Value>, Rest), UnsupportedSchema> {
         let mut rest = Vec::new();
         let mut parts: Vec<(String, Value)> = Vec::new();
         let mut out = map.clone();
@@ -503,7 +514,7 @@ impl<'a> Lowering<'a> {
                         let unfit = self.unfit(&place, "allOf", "it has too many subschemas");
                         let large =
                             self.inline_acyclic || self.rules.references == References::Inline;
-                        return Err(Unfit { large, ..unfit });
+                        return Err(UnsupportedSchema { large, ..unfit });
                     }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
@@ -533,10 +544,13 @@ impl<'a> Lowering<'a> {
         &self,
         place: &str,
         keyword: &str,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         let unevaluated = ["unevaluatedItems", "unevaluatedProperties"];
         if !self.drop_unevaluated && mentions(self.document, &unevaluated) {
-            return Err(Unfit { drop_unevaluated: true, ..self.unfit(place, keyword, "") });
+            return Err(UnsupportedSchema {
+                drop_unevaluated: true,
+                ..self.unfit(place, keyword, "")
+            });
         }
         Ok(())
     }
@@ -548,7 +562,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// References a definition at a place where a wider one would be wrong.
-    fn refer_exactly(&mut self, name: &str, place: &str) -> Result<(), Unfit> {
+    fn refer_exactly(&mut self, name: &str, place: &str) -> Result<(), UnsupportedSchema> {
         if self.inexact.contains(name) {
             return Err(self.unfit(place, "$ref", "its definition cannot be expressed exactly"));
         }
@@ -573,8 +587,13 @@ impl<'a> Lowering<'a> {
         self.document.places.get(name).cloned().unwrap_or_default()
     }
 
-    pub(super) fn unfit(&self, place: &str, keyword: &str, why: impl Into<String>) -> Unfit {
-        Unfit {
+    pub(super) fn unfit(
+        &self,
+        place: &str,
+        keyword: &str,
+        why: impl Into<String>,
+    ) -> UnsupportedSchema {
+        UnsupportedSchema {
             pointer: place.to_owned(),
             keyword: keyword.to_owned(),
             why: why.into(),
@@ -591,7 +610,7 @@ impl<'a> Lowering<'a> {
         keyword: &str,
         note: impl Into<String>,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         match precision {
             Precision::MayWiden => {
                 self.losses.push(Loss::new(LossKind::Widened, place, keyword, note));
@@ -607,7 +626,7 @@ impl<'a> Lowering<'a> {
         keyword: &str,
         note: &str,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         if precision == Precision::Exact {
             return Err(self.unfit(place, keyword, note));
         }
@@ -626,7 +645,7 @@ impl<'a> Lowering<'a> {
         branches: &[Value],
         place: &str,
         precision: Precision,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnsupportedSchema> {
         if self.all_disjoint(branches) {
             self.exact(place, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
             return Ok(());

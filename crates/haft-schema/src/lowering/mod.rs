@@ -23,9 +23,9 @@ pub use crate::references::Unresolved;
 
 pub use self::{
     document::Document,
-    lower::{Lowered, Unfit, lower},
+    lower::{Lowered, UnsupportedSchema, lower},
     nulls::without_nulls,
     resolve::resolve,
-    rules::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
+    rules::{KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values},
     sizes::choices,
 };

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     keywords,
-    lower::{Lowering, Precision, Unfit},
+    lower::{Lowering, Precision, UnsupportedSchema},
     merge::{both, merge, types},
     text,
 };
@@ -16,7 +16,7 @@ use crate::loss::{Loss, LossKind};
 
 impl Lowering<'_> {
     /// Returns the root in the document's own keywords, without those that are banned there.
-    pub(super) fn root(&mut self) -> Result<Map<String, Value>, Unfit> {
+    pub(super) fn root(&mut self) -> Result<Map<String, Value>, UnsupportedSchema> {
         let mut own = match &self.document.root {
             Value::Object(map) => map.clone(),
             Value::Bool(true) => Map::new(),
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         own: &mut Map<String, Value>,
         word: &str,
         place: &str,
-    ) -> Result<bool, Unfit> {
+    ) -> Result<bool, UnsupportedSchema> {
         let below = format!("{place}/{word}");
         let Some(Value::Array(branches)) = own.shift_remove(word) else { return Ok(false) };
         // If so, a key that no branch names is refused, whatever the branches declare.
@@ -236,7 +236,10 @@ impl Lowering<'_> {
 
     /// Renames properties to names that the dialect accepts. A renamed property is no longer
     /// required and the object is open, so that the tool's own name is accepted too.
-    pub(super) fn rename_keys(&mut self, own: &mut Map<String, Value>) -> Result<(), Unfit> {
+    pub(super) fn rename_keys(
+        &mut self,
+        own: &mut Map<String, Value>,
+    ) -> Result<(), UnsupportedSchema> {
         let Some(Value::Object(properties)) = own.get("properties") else { return Ok(()) };
         if properties.keys().all(|name| (self.rules.key)(name)) {
             return Ok(());

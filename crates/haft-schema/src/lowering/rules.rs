@@ -2,7 +2,7 @@
 
 /// The rules of one dialect in one mode.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules {
+pub struct LoweringRules {
     /// Which keywords are supported.
     pub keywords: KeywordSupport,
     /// How references are exported.
@@ -128,9 +128,9 @@ impl Limits {
     };
 }
 
-impl Rules {
+impl LoweringRules {
     /// All of JSON Schema, unchanged.
-    pub const PLAIN: Rules = Rules {
+    pub const PLAIN: LoweringRules = LoweringRules {
         keywords: KeywordSupport::All,
         references: References::Keep,
         banned_at_root: &[],
@@ -145,10 +145,10 @@ impl Rules {
     /// The same rules for a schema without references and without `allOf`. A recursive reference is
     /// inlined a few times and then truncated.
     #[must_use]
-    pub fn inlined(self) -> Rules {
+    pub fn inlined(self) -> LoweringRules {
         let parts = self.limits.parts.min(MAX_INLINED_PARTS);
         let limits = Limits { parts, ..self.limits };
-        Rules { references: References::Inline, limits, ..self }
+        LoweringRules { references: References::Inline, limits, ..self }
     }
 
     /// Whether `allOf` is merged in a dialect that would support it.

@@ -4,7 +4,7 @@
 //! only fail there, so the caller asks for approval instead. This table only chooses between
 //! approval and a confined try; it never makes a command read-only.
 //!
-//! INVARIANT: [`Known::ReadOnly`] exactly if the kind is [`Kind::ReadOnly`].
+//! INVARIANT: [`CommandEffect::ReadOnly`] exactly if the kind is [`Kind::ReadOnly`].
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// The known effects of a command, from the mildest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Known {
+pub enum CommandEffect {
     /// Proven read-only.
     ReadOnly,
     /// Unknown. A sandbox without effects can run it.
@@ -28,7 +28,7 @@ pub enum Known {
     Network,
 }
 
-impl Known {
+impl CommandEffect {
     /// Returns its name: `read_only`, `unknown`, `writes` or `network`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -41,7 +41,7 @@ impl Known {
     }
 }
 
-impl fmt::Display for Known {
+impl fmt::Display for CommandEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -266,41 +266,43 @@ const GIT_NETWORK: &[&str] = &[
 ];
 
 /// Returns the known effects of a script of this kind.
-pub(super) fn of(script: &Script, kind: Kind) -> Known {
+pub(super) fn of(script: &Script, kind: Kind) -> CommandEffect {
     match kind {
-        Kind::ReadOnly => Known::ReadOnly,
-        Kind::Writes => script.commands.iter().map(command).max().unwrap_or(Known::Unknown),
-        Kind::Destructive | Kind::Unparseable => Known::Writes,
+        Kind::ReadOnly => CommandEffect::ReadOnly,
+        Kind::Writes => script.commands.iter().map(command).max().unwrap_or(CommandEffect::Unknown),
+        Kind::Destructive | Kind::Unparseable => CommandEffect::Writes,
     }
 }
 
 /// Returns the known effects of one command and of what it starts.
-fn command(command: &Command) -> Known {
+fn command(command: &Command) -> CommandEffect {
     if !command.may_wrap(Wrappers::All) {
         return plain(command);
     }
     let views = command.unwrapped(Wrappers::All);
-    views.iter().map(|view| plain(&view.command)).max().unwrap_or(Known::Unknown)
+    views.iter().map(|view| plain(&view.command)).max().unwrap_or(CommandEffect::Unknown)
 }
 
 /// Returns the known effects of one command without what it starts.
-fn plain(command: &Command) -> Known {
+fn plain(command: &Command) -> CommandEffect {
     if fetch::fetcher(command).is_some() {
-        return Known::Network;
+        return CommandEffect::Network;
     }
     let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
     if command.redirects.iter().any(|r| is_write(r.kind) && !r.is_harmless()) {
-        return Known::Writes;
+        return CommandEffect::Writes;
     }
-    let Some(name) = command.words.first().and_then(Word::literal) else { return Known::Unknown };
+    let Some(name) = command.words.first().and_then(Word::literal) else {
+        return CommandEffect::Unknown;
+    };
     let words: Vec<&str> = command.words.iter().skip(1).filter_map(Word::literal).collect();
     named(super::read_only::plain_name(name), &words).max(program(command))
 }
 
 /// Returns the known effects of a program by its name and its known arguments.
-fn named(name: &str, words: &[&str]) -> Known {
+fn named(name: &str, words: &[&str]) -> CommandEffect {
     if matches!(words, ["--version" | "--help" | "-V" | "-h" | "help" | "version", ..]) {
-        return Known::Unknown;
+        return CommandEffect::Unknown;
     }
     let has = |table: &[(&str, When)]| {
         table.iter().filter(|(names, _)| names.split(' ').any(|own| own == name)).any(
@@ -312,31 +314,31 @@ fn named(name: &str, words: &[&str]) -> Known {
         )
     };
     if has(NETWORK) {
-        return Known::Network;
+        return CommandEffect::Network;
     }
     if has(WRITES) {
-        return Known::Writes;
+        return CommandEffect::Writes;
     }
     let writes = match name {
         "git" => return git(words),
         "cargo" => fits("fmt", words) && !fits("--check", words),
-        "yarn" if words.iter().all(|word| word.starts_with('-')) => return Known::Network,
+        "yarn" if words.iter().all(|word| word.starts_with('-')) => return CommandEffect::Network,
         "rsync" => true,
         "tee" => words.iter().any(|word| !word.starts_with('-') && !word.starts_with("/dev/")),
         "tar" | "bsdtar" | "gtar" => tar(words),
         _ => false,
     };
-    if writes { Known::Writes } else { Known::Unknown }
+    if writes { CommandEffect::Writes } else { CommandEffect::Unknown }
 }
 
 /// Returns the known effects of a git subcommand. Another view has the options before it removed.
-fn git(words: &[&str]) -> Known {
+fn git(words: &[&str]) -> CommandEffect {
     let is = |entries: &[&str]| entries.iter().any(|entry| fits(entry, words));
     if is(GIT_NETWORK) {
-        return Known::Network;
+        return CommandEffect::Network;
     }
     if is(GIT_WRITES) {
-        return Known::Writes;
+        return CommandEffect::Writes;
     }
     let operands: Vec<&str> =
         words.iter().skip(1).filter(|w| !w.starts_with('-')).copied().collect();
@@ -387,7 +389,7 @@ fn git(words: &[&str]) -> Known {
         }
         _ => false,
     };
-    if writes { Known::Writes } else { Known::Unknown }
+    if writes { CommandEffect::Writes } else { CommandEffect::Unknown }
 }
 
 /// Returns whether an archive is written or extracted. The letters may come without a dash.
@@ -404,13 +406,13 @@ fn tar(words: &[&str]) -> bool {
 }
 
 /// Returns the known effects of the program text or module that an interpreter runs.
-fn program(command: &Command) -> Known {
-    let Some(runs) = interpreters::of(command) else { return Known::Unknown };
+fn program(command: &Command) -> CommandEffect {
+    let Some(runs) = interpreters::of(command) else { return CommandEffect::Unknown };
     let known = |program: Program| match program {
         Program::Module { module, arguments } => {
             let words: Vec<&str> =
                 command.words.iter().skip(arguments).filter_map(Word::literal).collect();
-            module.literal().map_or(Known::Unknown, |module| named(module, &words))
+            module.literal().map_or(CommandEffect::Unknown, |module| named(module, &words))
         }
         Program::Text(text) => {
             let acts = match (runs.language, text.literal()) {
@@ -422,9 +424,9 @@ fn program(command: &Command) -> Known {
                 programs::ProgramEffect::Writes(file) => !file.starts_with("/dev/"),
                 _ => false,
             };
-            if acts.iter().any(writes) { Known::Writes } else { Known::Unknown }
+            if acts.iter().any(writes) { CommandEffect::Writes } else { CommandEffect::Unknown }
         }
-        Program::File { .. } | Program::Input => Known::Unknown,
+        Program::File { .. } | Program::Input => CommandEffect::Unknown,
     };
-    runs.programs.into_iter().map(known).max().unwrap_or(Known::Unknown)
+    runs.programs.into_iter().map(known).max().unwrap_or(CommandEffect::Unknown)
 }

@@ -22,7 +22,7 @@ mod known;
 
 use std::fmt;
 
-pub use self::{known::Known, read_paths::reads};
+pub use self::{known::CommandEffect, read_paths::reads};
 
 use crate::{
     Command, Word, WordPiece,
@@ -56,7 +56,7 @@ pub struct Classified {
     /// The strictest kind of its parts and of the text as a whole.
     pub kind: Kind,
     /// Its known effects. Not computed for nested texts.
-    pub known: Known,
+    pub known: CommandEffect,
     /// Every simple command, in text order; empty if the text cannot be parsed.
     pub parts: Vec<Part>,
     /// The reason for this kind.
@@ -96,7 +96,7 @@ impl fmt::Display for Kind {
 /// Classifies a shell command.
 ///
 /// ```
-/// use haft_shell::{Kind, Known, classify};
+/// use haft_shell::{Kind, CommandEffect, classify};
 ///
 /// assert_eq!(classify("sort -u names | head -3").kind, Kind::ReadOnly);
 /// let sorted = classify("sort -u names -o names");
@@ -106,9 +106,9 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("echo 'no end").kind, Kind::Unparseable);
 ///
 /// // A command that is not read-only is known to write, or unknown.
-/// assert_eq!(classify("git commit -m x").known, Known::Writes);
-/// assert_eq!(classify("git push").known, Known::Network);
-/// assert_eq!(classify("git status").known, Known::Unknown);
+/// assert_eq!(classify("git commit -m x").known, CommandEffect::Writes);
+/// assert_eq!(classify("git push").known, CommandEffect::Network);
+/// assert_eq!(classify("git status").known, CommandEffect::Unknown);
 /// ```
 #[must_use]
 pub fn classify(text: &str) -> Classified {
@@ -120,7 +120,7 @@ fn classified(text: &str, level: usize) -> Classified {
     let (script, notes) = match parser::read(text) {
         Ok(read) => read,
         Err(error) => {
-            let (kind, known) = (Kind::Unparseable, Known::Writes);
+            let (kind, known) = (Kind::Unparseable, CommandEffect::Writes);
             return Classified { kind, known, parts: Vec::new(), why: error.why };
         }
     };
@@ -143,7 +143,7 @@ fn classified(text: &str, level: usize) -> Classified {
         (Some(part), None) => (part.kind, part.why.clone()),
     };
     // A nested text is one of the views of the outer command.
-    let known = if level == 0 { known::of(&script, kind) } else { Known::Unknown };
+    let known = if level == 0 { known::of(&script, kind) } else { CommandEffect::Unknown };
     Classified { kind, known, parts, why }
 }
 

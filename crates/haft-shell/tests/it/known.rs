@@ -1,6 +1,6 @@
 //! Known effects of commands that are not proven read-only.
 
-use haft_shell::{Kind, Known, classify};
+use haft_shell::{CommandEffect, Kind, classify};
 
 use crate::kinds::cases;
 
@@ -9,13 +9,13 @@ fn known_is_read_only_exactly_if_the_kind_is() {
     for case in cases() {
         let found = classify(&case.command);
         assert_eq!(
-            found.known == Known::ReadOnly,
+            found.known == CommandEffect::ReadOnly,
             found.kind == Kind::ReadOnly,
             "{}: {found:?}",
             case.command
         );
         if found.kind > Kind::Writes {
-            assert!(found.known >= Known::Writes, "{}: {found:?}", case.command);
+            assert!(found.known >= CommandEffect::Writes, "{}: {found:?}", case.command);
         }
     }
 }
@@ -69,7 +69,7 @@ fn common_readers_and_unknown_programs_are_not_known_to_write() {
         "touch --help",
     ] {
         let found = classify(command);
-        assert!(found.known <= Known::Unknown, "{command}: {found:?}");
+        assert!(found.known <= CommandEffect::Unknown, "{command}: {found:?}");
     }
 }
 
@@ -117,7 +117,7 @@ fn known_writers_are_found_inside_wrappers() {
         "echo 'no end",
     ] {
         let found = classify(command);
-        assert_eq!(found.known, Known::Writes, "{command}: {found:?}");
+        assert_eq!(found.known, CommandEffect::Writes, "{command}: {found:?}");
     }
 }
 
@@ -150,8 +150,8 @@ fn network_commands_are_known() {
     ] {
         let found = classify(command);
         let is_known = match found.kind {
-            Kind::Destructive | Kind::Unparseable => found.known == Known::Writes,
-            _ => found.known == Known::Network,
+            Kind::Destructive | Kind::Unparseable => found.known == CommandEffect::Writes,
+            _ => found.known == CommandEffect::Network,
         };
         assert!(is_known, "{command}: {found:?}");
     }

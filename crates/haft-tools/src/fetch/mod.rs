@@ -32,7 +32,7 @@ use self::{
 };
 pub use self::{
     resolve::{Resolve, SystemResolver},
-    target::NotAHost,
+    target::InvalidHostError,
 };
 
 /// Maximum number of redirects.
@@ -53,7 +53,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// use haft_tools::Fetch;
 ///
 /// let fetch = Fetch::new().allow("wiki.corp", 80)?.allow("127.0.0.1", 8080)?;
-/// # Ok::<(), haft_tools::NotAHost>(())
+/// # Ok::<(), haft_tools::InvalidHostError>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
@@ -93,7 +93,7 @@ impl Fetch {
     ///
     /// # Errors
     /// Fails if `host` is neither a plain host name nor an IP address.
-    pub fn allow(mut self, host: &str, port: u16) -> Result<Self, NotAHost> {
+    pub fn allow(mut self, host: &str, port: u16) -> Result<Self, InvalidHostError> {
         self.sites.add(host, port)?;
         Ok(self)
     }
@@ -278,14 +278,14 @@ fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, F
         format!("Address: {}\n{title}Type: {kind}, {size}\n", target.url())
     };
     let no_text = |size: Option<u64>| {
-        let size = size.map_or("size unknown".to_owned(), |size| format!("{size} bytes"));
+        let size = size.map_or("size unknown".to_owned(), byte_count);
         Ok(head(None, &size) + "\nThis is not text, so its content is not shown.")
     };
     let Some(bytes) = answer.body else { return no_text(answer.announced) };
     let size = if answer.truncated {
-        format!("truncated to the first {} bytes", bytes.len())
+        format!("truncated to the first {}", byte_count(bytes.len() as u64))
     } else {
-        format!("{} bytes", bytes.len())
+        byte_count(bytes.len() as u64)
     };
     let Some(read) = text::readable(&bytes, answer.kind.as_deref(), answer.truncated, target.url())
     else {
@@ -322,6 +322,10 @@ fn text_page(text: &str, offset: usize, max_chars: usize) -> Result<String, Fail
             )
         }
     })
+}
+
+fn byte_count(bytes: u64) -> String {
+    if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") }
 }
 
 #[cfg(test)]

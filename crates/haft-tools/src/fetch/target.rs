@@ -192,14 +192,14 @@ pub(super) struct Sites(Vec<(Host<String>, u16)>);
 
 impl Sites {
     /// Opens one host on one port.
-    pub(super) fn add(&mut self, host: &str, port: u16) -> Result<(), NotAHost> {
+    pub(super) fn add(&mut self, host: &str, port: u16) -> Result<(), InvalidHostError> {
         // People write a bare IPv6 address; the parser needs brackets.
         let parsed = match host.parse() {
             Ok(address) => Host::Ipv6(address),
             Err(_) => Host::parse(host)
                 .ok()
                 .filter(|parsed| parsed.to_string().eq_ignore_ascii_case(host))
-                .ok_or_else(|| NotAHost(host.to_owned()))?,
+                .ok_or_else(|| InvalidHostError(host.to_owned()))?,
         };
         self.0.push((parsed, port));
         Ok(())
@@ -233,15 +233,15 @@ impl Sites {
 
 /// The given text is not a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotAHost(String);
+pub struct InvalidHostError(String);
 
-impl fmt::Display for NotAHost {
+impl fmt::Display for InvalidHostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is neither a plain host name nor an IP address", self.0.escape_debug())
     }
 }
 
-impl std::error::Error for NotAHost {}
+impl std::error::Error for InvalidHostError {}
 
 fn bad(message: impl Into<String>) -> Failure {
     Failure::invalid(message)

@@ -54,7 +54,8 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
 pub(super) fn describe(head: &[u8], size: u64) -> String {
     let kind =
         MAGIC_NUMBERS.iter().find(|(start, _)| head.starts_with(start)).map(|(_, kind)| *kind);
-    let mut text = format!("binary file: {}, {size} bytes", kind.unwrap_or("unknown kind"));
+    let size = super::paths::count(size, "byte");
+    let mut text = format!("binary file: {}, {size}", kind.unwrap_or("unknown kind"));
     for (row, bytes) in head[..head.len().min(DUMP_BYTES)].chunks(16).enumerate() {
         let _ = write!(text, "\n{:04x} ", row * 16);
         for byte in bytes {

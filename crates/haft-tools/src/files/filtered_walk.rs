@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 
 use haft_core::{Failure, Operation, ToolContext};
 use haft_sandbox::{
-    Bounds, Entry, FileKind, PathError, PathErrorKind, ResolvedPath, Walk, Workspace,
+    FileKind, PathError, PathErrorKind, ResolvedPath, Walk, WalkEntry, WalkLimits, Workspace,
 };
 use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
@@ -73,7 +73,7 @@ impl EntryFilter {
                 })?
             }
         };
-        Ok(Self { globs, types, all: false, depth: Bounds::default().depth })
+        Ok(Self { globs, types, all: false, depth: WalkLimits::default().depth })
     }
 
     /// Returns whether a glob matches this entry itself.
@@ -110,7 +110,7 @@ impl FilteredWalk {
         wanted: Arc<EntryFilter>,
         cx: &ToolContext,
     ) -> Result<Self, PathError> {
-        let bounds = Bounds { entries: MAX_ENTRIES, ..Bounds::default() };
+        let bounds = WalkLimits { entries: MAX_ENTRIES, ..WalkLimits::default() };
         let walk = workspace.walk(start, bounds)?;
         let mut ignores = Vec::new();
         if !wanted.all {
@@ -142,7 +142,7 @@ impl FilteredWalk {
     }
 
     /// Returns whether an entry is wanted, and skips a directory that must not be entered.
-    fn accept(&mut self, entry: &Entry) -> bool {
+    fn accept(&mut self, entry: &WalkEntry) -> bool {
         let own = (self.above + entry.level()).checked_sub(2);
         if let Some(own) = own.filter(|own| matches!(self.ignores.get(*own), Some(None))) {
             let held: usize = self.ignores.iter().flatten().map(|ignores| ignores.lines).sum();
@@ -191,9 +191,9 @@ impl FilteredWalk {
 }
 
 impl Iterator for FilteredWalk {
-    type Item = Entry;
+    type Item = WalkEntry;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<WalkEntry> {
         loop {
             match self.walk.next()? {
                 Ok(entry) => {
@@ -235,7 +235,7 @@ impl Ignores {
     }
 
     /// The same for the directory of an entry, by its file descriptor: one syscall for each file.
-    fn next_to(entry: &Entry, lines_left: &mut usize) -> Self {
+    fn next_to(entry: &WalkEntry, lines_left: &mut usize) -> Self {
         let directory = entry.place().relative().parent().unwrap_or(Path::new(""));
         let before = *lines_left;
         let read = |name: &&str| {

@@ -6,7 +6,7 @@ use haft_core::{
     CallProfile, Failure, Operation, OtherNames, ResultLimit, Tool, ToolContext, ToolSpec,
     schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Entry, FileKind, PathErrorKind};
+use haft_sandbox::{FileKind, PathErrorKind, WalkEntry};
 
 use super::{
     filtered_walk::{EntryFilter, FilteredWalk},
@@ -164,13 +164,13 @@ enum EntryStatus {
 }
 
 /// Writes one line.
-fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> EntryStatus {
+fn write_entry(text: &mut String, entry: &WalkEntry, cx: &ToolContext) -> EntryStatus {
     let path = paths::shown(entry.place());
     let _ = match entry.kind() {
         FileKind::File => match entry.meta() {
             Ok(meta) => {
                 let others = paths::other_names(entry.place(), &meta, Operation::Read, cx);
-                if others == OtherNames::Kept {
+                if others == OtherNames::Denied {
                     return EntryStatus::Kept;
                 }
                 writeln!(text, "{path}\t{}", meta.size)

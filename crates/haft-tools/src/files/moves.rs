@@ -4,7 +4,9 @@ use haft_core::{
     CallProfile, Capability, ConcurrencyClass, Execution, Failure, FailureCode, Operation, Tool,
     ToolContext, ToolSpec, schemars::JsonSchema, serde::Deserialize,
 };
-use haft_sandbox::{Bounds, Extent, FileKind, PathError, PathErrorKind, Replace, ResolvedPath};
+use haft_sandbox::{
+    DeleteScope, FileKind, PathError, PathErrorKind, Replace, ResolvedPath, WalkLimits,
+};
 
 use super::{
     file_spec,
@@ -82,7 +84,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
         Err(refusal) if refusal.cause() == PathErrorKind::CrossDevice => {
-            let bytes = workspace.carry(&from, &to, replace, Bounds::default())?.bytes;
+            let bytes = workspace.carry(&from, &to, replace, WalkLimits::default())?.bytes;
             let bytes = count(bytes, "byte");
             Ok(format!(
                 "moved `{from}` to `{to}`, on another disk: {bytes} copied, the old file deleted"
@@ -102,7 +104,7 @@ fn check_contents(files: &Files, resolved: &ResolvedPath, cx: &ToolContext) -> R
     if workspace.meta(resolved)?.kind != FileKind::Directory {
         return Ok(());
     }
-    for entry in workspace.walk(resolved, Bounds::default())? {
+    for entry in workspace.walk(resolved, WalkLimits::default())? {
         if cx.is_cancelled() {
             return Err(stopped().with_execution(Execution::Completed));
         }
@@ -168,7 +170,11 @@ impl Tool for DeletePath {
 
 fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {
     let resolved = files.authorized_entry(&args.path, cx)?;
-    let extent = if args.recursive { Extent::Everything(Bounds::default()) } else { Extent::Entry };
+    let extent = if args.recursive {
+        DeleteScope::Everything(WalkLimits::default())
+    } else {
+        DeleteScope::Entry
+    };
     if args.recursive {
         check_contents(files, &resolved, cx)?;
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use haft_core::{
     CallProfile, ConcurrencyClass, Effect, Effects, Failure, FailureCode, Operation, OtherNames,
-    ResourceKey, ToolContext,
+    ResourceKey, ToolContext, host::HostContext,
 };
-use haft_sandbox::{Meta, PathError, PathErrorKind, ResolvedPath, Workspace};
+use haft_sandbox::{FileMeta, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 use super::nearest;
 use crate::working_directory::resolve_working_directory;
@@ -185,7 +185,7 @@ fn check_authorized(resolved: ResolvedPath, cx: &ToolContext) -> Result<Resolved
 /// descriptor, so the file cannot be swapped in between (TOCTOU).
 pub(super) fn check_other_names(
     resolved: &ResolvedPath,
-    meta: &Meta,
+    meta: &FileMeta,
     doing: Operation,
     cx: &ToolContext,
 ) -> Result<(), Failure> {
@@ -193,8 +193,8 @@ pub(super) fn check_other_names(
         Err(Failure::new(FailureCode::Denied, message).with_next(next))
     };
     match other_names(resolved, meta, doing, cx) {
-        OtherNames::Clear => Ok(()),
-        OtherNames::Kept => denied(
+        OtherNames::Allowed => Ok(()),
+        OtherNames::Denied => denied(
             format!("`{resolved}` is a hard link to a file that a rule denies or asks about"),
             "use the other path of the file, so that the rule is applied, or continue without it",
         ),
@@ -212,13 +212,13 @@ pub(super) fn check_other_names(
 /// Returns whether rules deny another name of a file.
 pub(super) fn other_names(
     resolved: &ResolvedPath,
-    meta: &Meta,
+    meta: &FileMeta,
     doing: Operation,
     cx: &ToolContext,
 ) -> OtherNames {
     match meta.hard_linked() {
         Some(file) => cx.other_names(doing, &resolved.absolute(), &file),
-        None => OtherNames::Clear,
+        None => OtherNames::Allowed,
     }
 }
 
@@ -296,7 +296,7 @@ impl Files {
         let resolved = self.find(path, cx).ok()?;
         let wanted = resolved.relative().file_name()?.to_str()?.to_lowercase();
         let entries = self.workspace.list(&resolved.parent()?, MAX_COMPARED_NAMES).ok()?;
-        let near = |entry: haft_sandbox::Entry| {
+        let near = |entry: haft_sandbox::WalkEntry| {
             let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;
             Some((far, shown(entry.place())))

@@ -84,10 +84,10 @@ fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Fa
     files.make_parents(&resolved, &workspace)?;
     workspace.write(&resolved, args.content.as_bytes(), replace)?;
     let lines = count(args.content.lines().count() as u64, "line");
-    let bytes = args.content.len();
+    let bytes = count(args.content.len() as u64, "byte");
     Ok(match before {
-        None => format!("created `{resolved}`: {lines}, {bytes} bytes"),
-        Some(old) => format!("replaced `{resolved}`: {lines}, {bytes} bytes; it had {}", old.size),
+        None => format!("created `{resolved}`: {lines}, {bytes}"),
+        Some(old) => format!("replaced `{resolved}`: {lines}, {bytes}; it had {}", old.size),
     })
 }
 

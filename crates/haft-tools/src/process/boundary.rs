@@ -5,8 +5,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft_core::{Failure, FailureCode, ToolContext};
-use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
+use haft_core::{Failure, FailureCode, ToolContext, host::HostContext};
+use haft_sandbox::{Helper, Level, Sandbox, SandboxError, SandboxErrorKind, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -35,7 +35,7 @@ enum Missing {
     /// This machine or configuration has none.
     Known(Arc<str>),
     /// Detection failed for now. The next call tries again.
-    Transient(Error),
+    Transient(SandboxError),
 }
 
 impl Boundary {
@@ -100,7 +100,7 @@ impl Boundary {
                         (found, _) => found,
                     };
                     match found {
-                        Err(error) if error.kind() == ErrorKind::Transient => {
+                        Err(error) if error.kind() == SandboxErrorKind::Transient => {
                             Err(Missing::Transient(error))
                         }
                         found => Ok(found.map_err(|error| Arc::from(error.to_string()))),

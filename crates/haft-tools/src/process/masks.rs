@@ -14,7 +14,7 @@ use std::{
 
 use haft_core::{
     Block, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, MaskedPaths, Output, ToolContext,
-    Verdict,
+    Verdict, host::HostContext,
 };
 use haft_sandbox::{Level, Profile, Tier, Workspace};
 use serde_json::{Value, json};
@@ -218,7 +218,7 @@ impl Masked {
     /// error.
     pub(super) fn add_to(&self, output: &mut Output) {
         let Some(value) = self.value() else { return };
-        if let Some(fields) = output.structured.as_mut().and_then(Value::as_object_mut) {
+        if let Some(fields) = output.structured.as_deref_mut().and_then(Value::as_object_mut) {
             fields.insert("masked".to_owned(), value);
         }
         let texts = output.blocks.iter().filter_map(|block| match block {

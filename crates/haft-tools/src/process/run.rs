@@ -259,7 +259,7 @@ pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
     if let (Some(whole), Value::Object(about)) = (whole.as_object_mut(), about) {
         whole.extend(about);
     }
-    output.structured = Some(whole);
+    output.structured = Some(Box::new(whole));
     output
 }
 

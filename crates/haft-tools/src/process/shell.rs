@@ -17,10 +17,11 @@ use std::{
 
 use haft_core::{
     Block, CallProfile, Capabilities, Capability, ConcurrencyClass, Effect, Effects, Failure,
-    FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict, schemars,
+    FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict,
+    host::HostContext, schemars,
 };
 use haft_sandbox::{Command, Environment, Level, Network, Profile, Reads, Workspace};
-use haft_shell::{Kind, Known, classify};
+use haft_shell::{CommandEffect, Kind, classify};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -136,7 +137,7 @@ impl<'a> Permission<'a> {
 /// A requested command: its classification and its arguments.
 struct ShellCommand {
     kind: Kind,
-    known: Known,
+    known: CommandEffect,
     why: String,
     text: String,
     argv: Vec<String>,
@@ -178,15 +179,15 @@ impl ShellCommand {
         // Quoted or not: an unneeded approval is better than a run that must fail.
         let names_home = |word: &str| word == "~" || word.starts_with("~/");
         match self.known {
-            Known::Writes => Some("the command is known to write"),
-            Known::Network => Some("the command is known to reach the network"),
+            CommandEffect::Writes => Some("the command is known to write"),
+            CommandEffect::Network => Some("the command is known to reach the network"),
             _ if args.access.is_some() => Some("the call asks for write access"),
             _ if self.text.split_whitespace().any(names_home)
                 || ["$HOME", "${HOME"].iter().any(|name| self.text.contains(name)) =>
             {
                 Some("the command names the home directory, which is hidden from confined commands")
             }
-            Known::ReadOnly | Known::Unknown => None,
+            CommandEffect::ReadOnly | CommandEffect::Unknown => None,
         }
     }
 

@@ -301,7 +301,7 @@ async fn explained_and_masked(project: &Project, sandbox: Sandbox) -> (String, S
     let arguments = json!({"command": "sh run.sh"});
     let turn = run.turn().await.unwrap();
     let explanation = turn.explain(ToolCall::new("e", "shell", arguments.clone())).await;
-    let check = explanation.checks.iter().find(|check| check.what == "denied paths").unwrap();
+    let check = explanation.checks.iter().find(|check| check.check == "denied paths").unwrap();
     let explained = check.why.to_string();
     let answer = call(&run, "shell", arguments).await;
     assert!(!answer.is_error(), "{}", answer.text());

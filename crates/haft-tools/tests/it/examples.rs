@@ -31,7 +31,7 @@ fn example_reads_edits_searches_and_runs_inside_the_workspace_only() {
       
       [1 matching line in 1 file]
     read_file({"file_path":"../../etc/passwd"})
-      outside_workspace: `../../etc/passwd` lies outside the workspace
+      outside_workspace: `../../etc/passwd` is outside the workspace
       Next: use a path inside the workspace; relative paths start at its first directory
     write_file({"file_path":".git/hooks/pre-commit","content":"x"})
       denied: protected: `.git/hooks/pre-commit` is protected, because other programs run or obey such files

@@ -36,7 +36,7 @@ impl Approver for Person {
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
-        let touches = question.explanation.risk.join(" | ");
+        let touches = question.explanation.touches.join(" | ");
         self.0.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
         Box::pin(async { Ok(ApprovalResponse::allow()) })
     }

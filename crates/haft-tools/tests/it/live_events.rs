@@ -39,7 +39,7 @@ fn pieces(events: &mut EventStream) -> (Vec<(String, String, String)>, u64) {
     let (mut pieces, mut missed) = (Vec::new(), 0);
     while let Some(item) = events.try_next() {
         match item {
-            StreamItem::Lagged(gap) => missed += gap.notes,
+            StreamItem::Lagged(gap) => missed += gap.progress_events,
             StreamItem::Event(item) => {
                 if let Event::Progress { call, note: Progress::Keyed(stream, text) } = &item.event {
                     pieces.push((call.to_string(), stream.clone(), text.clone()));

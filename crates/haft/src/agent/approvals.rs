@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use haft_core::{BoxFuture, CallId, Decision, Failure, FailureCode, RunId, sync::lock};
+use haft_core::{BoxFuture, CallId, Decision, Failure, RunId, sync::lock};
 
 use super::result::ApprovalQuestion;
 use crate::{
@@ -69,21 +69,21 @@ impl DeferredApprovals {
         drop(closed);
     }
 
-    fn decide(&self, request: &ApprovalRequest<'_>) -> Result<ApprovalResponse, Failure> {
+    fn decide(&self, request: &ApprovalRequest<'_>) -> ApprovalResponse {
         let (cx, call) = (request.call.context(), request.call.context().call_id());
         let mut runs = lock(&self.0);
         let Some(waiting) = runs.get_mut(cx.run_id()).filter(|_| !call.looks_nested()) else {
-            let why = "this call needs approval, which cannot be deferred inside another call";
-            return Err(Failure::new(FailureCode::Denied, why));
+            let why = "this needs approval, and only calls that the model makes can wait for it";
+            return ApprovalResponse::Deny(Some(why.to_owned()));
         };
         if let Some(answer) = waiting.answers.remove(call) {
-            return Ok(answer);
+            return answer;
         }
         waiting.asked.push((call.clone(), question(request)));
         let run = waiting.run.clone();
         drop(runs);
         run.halt(WAITING);
-        Ok(ApprovalResponse::Deny(Some(WAITING.to_owned())))
+        ApprovalResponse::Deny(Some(WAITING.to_owned()))
     }
 }
 
@@ -97,7 +97,7 @@ fn question(request: &ApprovalRequest<'_>) -> ApprovalQuestion {
             Decision::NeedInput(argument) => Some(argument.clone()),
             _ => None,
         },
-        risk: request.explanation.risk.clone(),
+        risk: request.explanation.touches.clone(),
         always: request.offer.map(|offer| offer.rules.clone()).unwrap_or_default(),
     }
 }
@@ -115,7 +115,7 @@ impl Approver for DeferredApprovals {
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
-        Box::pin(async move { self.decide(question) })
+        Box::pin(async move { Ok(self.decide(question)) })
     }
 }
 

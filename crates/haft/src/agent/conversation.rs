@@ -3,7 +3,11 @@
 //! INVARIANT: a message of the model enters the history together with the results of all its calls,
 //! one each, under ids that no earlier call has.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use haft_core::{Arguments, Block, CallId, Label, RunId, ToolName};
 use haft_dialect::{
@@ -14,6 +18,7 @@ use haft_dialect::{
 use super::{
     event::{AgentEvent, EventSink},
     model::{ModelInfo, Usage, estimate_tokens},
+    model_policy::ApprovedReasons,
     reply::FinishedReply,
     result::{CallSummary, PendingCall, RunStatus, RunUsage},
     saved::{OpenTurn, SavedRun},
@@ -30,10 +35,11 @@ pub(super) struct Conversation {
     pub(super) run: Run,
     pub(super) history: Transcript,
     pub(super) ids: CallIds,
-    /// What was used, including the time before `since`.
+    /// What was used, without the time since `since`.
     pub(super) usage: RunUsage,
-    /// When this process began to work on it.
-    pub(super) since: Instant,
+    /// When the work on the last message began, or ended.
+    since: Instant,
+    is_working: bool,
     /// The text of the model's last message.
     pub(super) text: String,
     /// The calls since the last message of the user.
@@ -44,6 +50,8 @@ pub(super) struct Conversation {
     /// The export of these tools; the same one has the same fingerprint.
     offered: Option<Arc<ToolExport>>,
     pub(super) open: Option<OpenTurn>,
+    /// Model calls that an approver allowed until the end of the run.
+    pub(super) approved: ApprovedReasons,
     /// Tokens of the history: as the provider counted them, and estimated since.
     pub(super) history_tokens: u64,
 }
@@ -56,12 +64,14 @@ impl Conversation {
             ids: CallIds::default(),
             usage: RunUsage::default(),
             since: now,
+            is_working: false,
             text: String::new(),
             executions: Vec::new(),
             labels: Vec::new(),
             tools: String::new(),
             offered: None,
             open: None,
+            approved: ApprovedReasons::default(),
             history_tokens: 0,
         }
     }
@@ -84,7 +94,7 @@ impl Conversation {
             let label = saved.labels.iter().find(|(id, _)| *id == result.id);
             let Some((_, label)) = label else { continue };
             let name = result.name.clone().unwrap_or_else(|| ToolName::from(""));
-            let seen = conversation.run.seen();
+            let seen = conversation.run.taint();
             seen.record(&result.id, &name, None, *label, &text_of(&result.parts));
         }
         conversation.history_tokens = saved.history.messages.iter().map(message_tokens).sum();
@@ -95,6 +105,34 @@ impl Conversation {
         conversation.tools = saved.tools;
         conversation.open = saved.open;
         conversation
+    }
+
+    /// The work on a message begins. The wait for it does not count as time of the run.
+    pub(super) fn begin_work(&mut self, now: Instant) {
+        // A stream that was dropped has not ended its work.
+        self.end_work(now);
+        if let Some(ledger) = self.run.ledger() {
+            ledger.add_idle(self.run.id(), now.saturating_duration_since(self.since));
+        }
+        (self.since, self.is_working) = (now, true);
+    }
+
+    /// The work on a message has ended.
+    pub(super) fn end_work(&mut self, now: Instant) {
+        if self.is_working {
+            self.usage.elapsed = self.elapsed(now);
+            (self.since, self.is_working) = (now, false);
+        }
+    }
+
+    /// Returns the time of the run, in whole microseconds, as it is saved.
+    pub(super) fn elapsed(&self, now: Instant) -> Duration {
+        let since = match self.is_working {
+            true => now.saturating_duration_since(self.since),
+            false => Duration::ZERO,
+        };
+        let elapsed = self.usage.elapsed.saturating_add(since).as_micros();
+        Duration::from_micros(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 
     /// Notes which tools the model is offered.

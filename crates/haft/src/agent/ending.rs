@@ -45,6 +45,7 @@ impl Loop<'_> {
         state: RunStatus,
         reason: EndReason,
     ) -> RunResult {
+        conversation.end_work(self.runner.now());
         let waits = state == RunStatus::Waiting;
         let mut saved = None;
         if waits || self.runner.saved_runs().is_some() {

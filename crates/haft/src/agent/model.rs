@@ -175,7 +175,8 @@ pub struct ModelRequest<'a> {
 
 impl<'a> ModelRequest<'a> {
     /// Returns the request body in a provider's format: the system prompt, the conversation and the
-    /// tools. The model's name, the token limit and other fields are the client's.
+    /// tools, marked for the provider's prompt cache if the tools are. The model's name, the token
+    /// limit and other fields are the client's.
     ///
     /// The tools must have been exported in this dialect ([`ModelInfo::dialect`]).
     ///
@@ -187,7 +188,12 @@ impl<'a> ModelRequest<'a> {
             messages.push(Message::System(vec![ContentPart::text(self.instructions)]));
         }
         messages.extend(self.history.messages.iter().cloned());
-        let mut body = match (Transcript { messages }).write(dialect)?.body {
+        let whole = Transcript { messages };
+        let written = match self.tools.prompt_cache() {
+            Some(keep) => whole.write_cached(dialect, keep)?,
+            None => whole.write(dialect)?,
+        };
+        let mut body = match written.body {
             Value::Object(body) => body,
             other => Map::from_iter([("messages".to_owned(), other)]),
         };

@@ -110,7 +110,7 @@ impl Loop<'_> {
                 source: verdict.source.to_string(),
                 arguments: call.arguments.clone(),
                 needs_input,
-                risk: explanation.risk,
+                risk: explanation.touches,
                 always: Vec::new(),
             }));
         }

@@ -97,6 +97,7 @@ impl<'a> Loop<'a> {
 
     /// Works until the run ends or waits.
     pub(super) async fn drive(&self, conversation: &mut Conversation) -> RunResult {
+        conversation.begin_work(self.runner.now());
         self.events.emit(|| AgentEvent::RunStarted {
             run: conversation.id().clone(),
             agent: self.agent.name.clone(),
@@ -238,7 +239,7 @@ impl<'a> Loop<'a> {
         self.make_space(conversation, turn.snapshot(), &export).await?;
         let number = conversation.usage.turns.saturating_add(1);
         let tokens = self.fixed_tokens(&export).saturating_add(conversation.history_tokens);
-        model_policy::check(&conversation.run, self.agent, &self.info, number, tokens)?;
+        self.may_ask_model(conversation, number, tokens).await?;
         let reserved = self.reserve(conversation, &export)?;
         conversation.usage.turns = number;
         self.events.emit(|| AgentEvent::ModelCalled {
@@ -297,6 +298,38 @@ impl<'a> Loop<'a> {
             None => {}
         }
         Ok(TurnEnd { stop, had_calls, failed, waits })
+    }
+
+    /// Asks the policy about the model call, and an approver if the policy wants that.
+    async fn may_ask_model(
+        &self,
+        conversation: &Conversation,
+        turn: u32,
+        tokens: u64,
+    ) -> Result<(), EndReason> {
+        let (run, approved) = (&conversation.run, &conversation.approved);
+        tokio::select! {
+            biased;
+            checked = model_policy::check(run, approved, self.agent, &self.info, turn, tokens) => {
+                checked
+            }
+            () = self.stopped() => {
+                self.is_stopped(conversation).and(Err(EndReason::Interrupted))
+            }
+            () = self.out_of_time(conversation) => Err(time_is_up()),
+        }
+    }
+
+    /// Waits until the host stops the run.
+    async fn stopped(&self) {
+        let mut known = None;
+        loop {
+            let signal = self.control.next_signal(known).await;
+            if matches!(signal, Signal::Stop(_)) {
+                return;
+            }
+            known = Some(signal);
+        }
     }
 
     /// Freezes the tools of the turn.

@@ -163,7 +163,7 @@ impl Runner {
         answers: impl IntoIterator<Item = (CallId, ApprovalResponse)>,
     ) -> Result<RunResult, Error> {
         let mut chat = self.reopen(agent, saved, answers)?;
-        chat.go_on(EventSink::default()).await
+        chat.go_on(chat.handle(), EventSink::default()).await
     }
 
     /// Continues a saved run and streams what happens.
@@ -278,7 +278,8 @@ impl<'a> Chat<'a> {
     /// Fails if the run cannot start; everything later is in the result.
     pub async fn send(&mut self, message: &str) -> Result<RunResult, Error> {
         self.add_message(message)?;
-        self.go_on(EventSink::default()).await
+        let handle = self.renew_handle();
+        self.go_on(handle, EventSink::default()).await
     }
 
     /// Sends a message and streams what happens. The chat goes on when the stream is dropped.
@@ -290,8 +291,8 @@ impl<'a> Chat<'a> {
         let (run, handle) = (self.conversation.id().clone(), self.renew_handle());
         let calls = self.runner.runtime.events(MAX_BUFFERED_EVENTS);
         let events = EventSink::open(run.clone(), calls);
-        let sink = events.clone();
-        let work = Box::pin(async move { self.go_on(sink).await });
+        let (sink, control) = (events.clone(), handle.clone());
+        let work = Box::pin(async move { self.go_on(control, sink).await });
         Ok(RunStream::new(run, work, events, handle))
     }
 
@@ -300,8 +301,8 @@ impl<'a> Chat<'a> {
         let (run, handle) = (self.conversation.id().clone(), self.handle.clone());
         let calls = self.runner.runtime.events(MAX_BUFFERED_EVENTS);
         let events = EventSink::open(run.clone(), calls);
-        let sink = events.clone();
-        let work = Box::pin(async move { self.go_on(sink).await });
+        let (sink, control) = (events.clone(), handle.clone());
+        let work = Box::pin(async move { self.go_on(control, sink).await });
         Ok(RunStream::new(run, work, events, handle))
     }
 
@@ -372,8 +373,8 @@ impl<'a> Chat<'a> {
         Ok(work.drive(&mut self.conversation).await)
     }
 
-    async fn go_on(&mut self, events: EventSink) -> Result<RunResult, Error> {
-        let handle = self.renew_handle();
+    /// Goes on until there is an answer. A handle that is stopped already stops it at once.
+    async fn go_on(&mut self, handle: RunHandle, events: EventSink) -> Result<RunResult, Error> {
         let work = Loop::new(self.runner, self.agent, handle, events)?;
         Ok(work.drive(&mut self.conversation).await)
     }

@@ -1,7 +1,7 @@
 //! What a model call may use: space in the context, tokens and money. They are reserved before it,
 //! and settled after it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use haft_dialect::ToolExport;
 
@@ -152,12 +152,6 @@ impl Loop<'_> {
 
     /// Returns what the run has used, with the time until now.
     pub(super) fn usage(&self, conversation: &Conversation) -> RunUsage {
-        let now = self.runner.now();
-        let elapsed = now.saturating_duration_since(conversation.since);
-        let mut usage = conversation.usage;
-        // Whole microseconds, as it is saved.
-        let elapsed = usage.elapsed.saturating_add(elapsed).as_micros();
-        usage.elapsed = Duration::from_micros(u64::try_from(elapsed).unwrap_or(u64::MAX));
-        usage
+        RunUsage { elapsed: conversation.elapsed(self.runner.now()), ..conversation.usage }
     }
 }

@@ -44,7 +44,7 @@ impl Agent {
     }
 
     async fn work_below(&self, cx: &ToolContext, task: &str) -> Result<String, Failure> {
-        let Some(builder) = Run::below(cx) else {
+        let Some(builder) = Run::sub_run_of(cx) else {
             return Err(Failure::failed("the agent can only run inside of a runtime"));
         };
         let builder = builder.agent(self.name.clone()).view(self.tools.clone());

@@ -51,7 +51,7 @@ pub enum ApprovalResponse {
     /// Run it as it is.
     Allow {
         /// The scope of the answer.
-        lasting: ApprovalScope,
+        scope: ApprovalScope,
         /// A comment that the model gets as a host note with the result.
         comment: Option<String>,
     },
@@ -71,7 +71,7 @@ impl ApprovalResponse {
     /// Allows this call, once.
     #[must_use]
     pub fn allow() -> Self {
-        Self::Allow { lasting: ApprovalScope::Once, comment: None }
+        Self::Allow { scope: ApprovalScope::Once, comment: None }
     }
 }
 
@@ -89,6 +89,28 @@ pub enum ApprovalScope {
 
 /// Asks a person, or decides in their place. Without an approver, a call that needs approval is
 /// denied. If there are several, all are asked, and the first valid answer counts.
+///
+/// A closure with a typed parameter is an approver that decides at once, as a program and not as a
+/// person. For one that waits, use [`approver_fn`].
+///
+/// ```
+/// use haft::approval::{ApprovalRequest, ApprovalResponse};
+///
+/// let runtime = haft::Runtime::builder().approver(|question: &ApprovalRequest<'_>| {
+///     match question.call.tool().name().as_str() {
+///         "read_file" => Ok(ApprovalResponse::allow()),
+///         _ => Ok(ApprovalResponse::Deny(None)),
+///     }
+/// });
+/// # let _ = runtime;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an approver",
+    label = "not an approver",
+    note = "for a closure that waits, write `approver_fn(\"its name\", |question| Box::pin(async move {{ .. }}))`",
+    note = "a closure that decides at once has the parameter `&ApprovalRequest<'_>` and returns `Result<ApprovalResponse, Failure>`",
+    note = "otherwise implement `Approver`"
+)]
 pub trait Approver: Send + Sync + 'static {
     /// Returns its name, for records: `the terminal`, `the console`.
     fn name(&self) -> &str {
@@ -129,6 +151,26 @@ impl<A: Approver + ?Sized> Approver for Arc<A> {
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         (**self).ask(question)
+    }
+}
+
+impl<F> Approver for F
+where
+    F: Fn(&ApprovalRequest<'_>) -> Result<ApprovalResponse, Failure> + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        "an approver function"
+    }
+
+    fn is_person(&self) -> bool {
+        false
+    }
+
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        Box::pin(std::future::ready(self(question)))
     }
 }
 

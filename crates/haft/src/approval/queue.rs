@@ -214,7 +214,7 @@ fn fits(
         ApprovalResponse::Allow { .. } | ApprovalResponse::Grant(_) if is_need => {
             wrong("the answer does not match the request: an argument was requested")
         }
-        ApprovalResponse::Allow { lasting, .. } => may_last(question, *lasting),
+        ApprovalResponse::Allow { scope: lasting, .. } => may_last(question, *lasting),
         ApprovalResponse::Grant(token) => match grants.look(token, question.binding) {
             Ok(lasting) => may_last(question, lasting),
             Err(refusal) => Err(AnswerError::Wrong(format!("the grant is invalid: {refusal}"))),
@@ -396,9 +396,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Returns an answer in one or two words, for events and records.
 pub(crate) fn in_words(answer: &ApprovalResponse) -> &'static str {
     match answer {
-        ApprovalResponse::Allow { lasting: ApprovalScope::Once, .. } => "allow",
-        ApprovalResponse::Allow { lasting: ApprovalScope::Session, .. } => "allow for the session",
-        ApprovalResponse::Allow { lasting: ApprovalScope::Always, .. } => "allow always",
+        ApprovalResponse::Allow { scope: ApprovalScope::Once, .. } => "allow",
+        ApprovalResponse::Allow { scope: ApprovalScope::Session, .. } => "allow for the session",
+        ApprovalResponse::Allow { scope: ApprovalScope::Always, .. } => "allow always",
         ApprovalResponse::Grant(_) => "allow by grant",
         ApprovalResponse::Edit(_) => "edit",
         ApprovalResponse::Input(_) => "input",

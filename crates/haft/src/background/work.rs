@@ -41,7 +41,7 @@ pub(crate) fn begin(
     else {
         return;
     };
-    let admitted = permitted.admitted();
+    let admitted = permitted.validated();
     let outer = admitted.context();
     let (requested, name) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());

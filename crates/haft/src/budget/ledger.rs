@@ -8,9 +8,10 @@
 //! as already spent. Locks are taken from the sub-run upwards, so there is no deadlock.
 
 mod model_call;
+mod time;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -21,6 +22,7 @@ use super::Budget;
 use crate::{
     clock::Clock,
     event::{Event, EventSource, Events},
+    policy::NameGlob,
 };
 
 /// Counts what a run uses.
@@ -29,10 +31,16 @@ pub(crate) struct Ledger {
     /// The run it belongs to.
     source: Arc<EventSource>,
     budget: Budget,
+    /// The globs of `calls_of`, in its order.
+    limited: Vec<NameGlob>,
+    /// The globs of `price_of` with their prices.
+    prices: Vec<(NameGlob, u64)>,
     clock: Arc<dyn Clock>,
     began: Instant,
-    /// The deadline of this run or of a parent, whichever is earlier.
+    /// The deadline of this run, without the time that does not count.
     until: Option<Instant>,
+    /// Time that does not count; read while other fields are locked.
+    idle_micros: AtomicU64,
     over: Option<Arc<Ledger>>,
     used: Mutex<Used>,
 }
@@ -96,15 +104,22 @@ impl Ledger {
         };
         let began = clock.now();
         let own = budget.wall.map(|wall| crate::host_code::after(began, wall));
-        let until = [own, over.as_ref().and_then(|over| over.until)].into_iter().flatten().min();
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
-        let clock = Arc::clone(clock);
-        Some(Arc::new(Self { source, budget, clock, began, until, over, used: Mutex::new(used) }))
-    }
-
-    /// Returns the deadline.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.until
+        let limited = budget.calls_of.keys().map(NameGlob::new).collect();
+        let prices =
+            budget.price_of.iter().map(|(glob, price)| (NameGlob::new(glob), *price)).collect();
+        Some(Arc::new(Self {
+            source,
+            budget,
+            limited,
+            prices,
+            clock: Arc::clone(clock),
+            began,
+            until: own,
+            idle_micros: AtomicU64::new(0),
+            over,
+            used: Mutex::new(used),
+        }))
     }
 
     /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
@@ -142,7 +157,7 @@ impl Ledger {
         }
         for (ledger, used) in &mut chain {
             used.calls = used.calls.saturating_add(1);
-            if let Some(at) = ledger.at(tool) {
+            for at in ledger.limits_of(tool) {
                 used.of[at] = used.of[at].saturating_add(1);
             }
             used.micros = used.micros.saturating_add(micros);
@@ -197,16 +212,13 @@ impl Ledger {
     /// calls.
     pub(crate) fn remaining(&self, tool: Option<&ToolName>) -> RemainingBudget {
         let chain = self.lock_all();
-        let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
+        let wall = self.until().map(|until| until.saturating_duration_since(self.clock.now()));
         RemainingBudget {
             calls: least_left(&chain, |l, used| {
                 l.budget.calls.map(|n| n.saturating_sub(used.calls))
             }),
             own_calls: tool.and_then(|tool| {
-                least_left(&chain, |ledger, used| {
-                    let (limit, used) = ledger.calls_of(used, tool)?;
-                    Some(limit.saturating_sub(used))
-                })
+                least_left(&chain, |ledger, used| ledger.calls_of(used, tool).map(|(left, _)| left))
             }),
             wall,
             bytes: least_left(&chain, |l, used| {
@@ -225,20 +237,6 @@ impl Ledger {
         }
     }
 
-    /// Checks the deadline.
-    ///
-    /// # Errors
-    /// Fails when the deadline has passed.
-    pub(crate) fn has_time(&self) -> Result<(), Failure> {
-        match self.until {
-            Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
-                Some(wall) => format!("the time limit of this run, {}, has passed", seconds(wall)),
-                None => "the time limit of this run has passed".to_owned(),
-            })),
-            _ => Ok(()),
-        }
-    }
-
     /// Refuses a call that exceeds a limit of this ledger.
     fn may_call(
         &self,
@@ -248,8 +246,7 @@ impl Ledger {
     ) -> Result<(), Failure> {
         let budget = &self.budget;
         let calls = budget.calls.map(|limit| (limit.saturating_sub(used.calls), limit));
-        let own =
-            self.calls_of(used, tool).map(|(limit, used)| (limit.saturating_sub(used), limit));
+        let own = self.calls_of(used, tool);
         match (calls, own) {
             (Some((0, limit)), _) => {
                 return Err(exhausted(format!("all {limit} calls of this run are used")));
@@ -285,19 +282,28 @@ impl Ledger {
     }
 
     fn price_of(&self, tool: &ToolName) -> u64 {
-        self.budget.price_of.get(tool.as_str()).copied().unwrap_or(0)
+        let matching = self.prices.iter().filter(|(glob, _)| glob.matches(tool.as_str()));
+        matching.map(|(_, price)| *price).max().unwrap_or(0)
     }
 
-    /// Returns the limit for a tool and how much of it is used.
+    /// Returns how many calls of a tool are left, and the limit. Of several limits that apply, the
+    /// one with the least left counts.
     fn calls_of(&self, used: &Used, tool: &ToolName) -> Option<(u64, u64)> {
-        let limit = *self.budget.calls_of.get(tool.as_str())?;
-        Some((limit, self.at(tool).and_then(|at| used.of.get(at).copied()).unwrap_or(limit)))
+        let limits: SmallVec<[u64; 4]> = self.budget.calls_of.values().copied().collect();
+        let left = self.limits_of(tool).filter_map(|at| {
+            let limit = *limits.get(at)?;
+            // A missing counter counts as used up.
+            Some((limit.saturating_sub(used.of.get(at).copied().unwrap_or(limit)), limit))
+        });
+        left.min()
     }
 
-    /// Returns the index of a tool among those with a limit of their own.
-    fn at(&self, tool: &ToolName) -> Option<usize> {
+    /// Returns the indexes of the limits that apply to a tool.
+    fn limits_of(&self, tool: &ToolName) -> impl Iterator<Item = usize> {
         // Linear search: the list is written by hand and short.
-        self.budget.calls_of.keys().position(|name| name == tool.as_str())
+        let matching =
+            self.limited.iter().enumerate().filter(|(_, glob)| glob.matches(tool.as_str()));
+        matching.map(|(at, _)| at)
     }
 
     /// Locks this ledger and its parents, in that order.
@@ -326,9 +332,8 @@ impl Ledger {
             due.push((Arc::clone(&self.source), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
-        let elapsed = budget
-            .wall
-            .map_or(0, |_| millis(self.clock.now().saturating_duration_since(self.began)));
+        let elapsed = || self.clock.now().saturating_duration_since(self.began);
+        let elapsed = budget.wall.map_or(0, |_| millis(elapsed().saturating_sub(self.idle())));
         look(CALLS, &kind(CALLS), used.calls, budget.calls);
         look(WALL, &kind(WALL), elapsed, budget.wall.map(millis));
         look(TOKENS, &kind(TOKENS), used.tokens, budget.tokens);
@@ -419,7 +424,7 @@ impl BudgetReservation {
             if !ran {
                 used.calls = used.calls.saturating_sub(1);
                 used.micros = used.micros.saturating_sub(self.micros);
-                if let Some(at) = ledger.at(&self.tool) {
+                for at in ledger.limits_of(&self.tool) {
                     used.of[at] = used.of[at].saturating_sub(1);
                 }
             }

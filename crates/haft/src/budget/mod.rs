@@ -5,4 +5,4 @@ mod ledger;
 pub use haft_core::RemainingBudget;
 
 pub(crate) use self::ledger::{BudgetReservation, Ledger, too_deep};
-pub use crate::policy::Budget;
+pub use crate::policy::{Budget, BudgetKey};

@@ -16,7 +16,7 @@ use haft_core::{Decision, Failure, FailureCode, RetryHint, Verdict};
 use serde_json::Value;
 
 use super::{
-    authorize::{self, Assessment, Authorization, NEXT, Unfit, failed},
+    authorize::{self, Assessment, Authorization, NEXT, NotGranted, failed},
     record::CallRecord,
     validate::ValidatedCall,
 };
@@ -192,7 +192,7 @@ fn apply(
         limits.forget_no(&tool);
     }
     match answer {
-        ApprovalResponse::Allow { lasting, comment } => {
+        ApprovalResponse::Allow { scope: lasting, comment } => {
             // Signed for the request, and compared with the call as it is now.
             let grants = &turn.inner.approvals.grants;
             let token = grants.issue(&binding, ApprovalScope::Once, authorize::GRANT_LIFETIME);
@@ -272,8 +272,8 @@ fn allow(
     let run = call.context().run_id().clone();
     let (allowed, lasting) = match authorize::under_grant(turn, call, &approval.token, verdict) {
         Ok(allowed) => allowed,
-        Err(Unfit::Changed(call)) => return Ok(Authorization::Again(call)),
-        Err(Unfit::Refused(failure)) => return Err(failure),
+        Err(NotGranted::Changed(call)) => return Ok(Authorization::Again(call)),
+        Err(NotGranted::Refused(failure)) => return Err(failure),
     };
     match approval.lasting.unwrap_or(lasting) {
         ApprovalScope::Once => {}

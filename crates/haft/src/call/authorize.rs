@@ -26,27 +26,30 @@ const TOOL_GUARD: &str = "the tool's guard";
 
 /// A call that may run, exactly as it is. It is immutable.
 #[derive(Debug)]
-pub struct AuthorizedCall {
-    call: ValidatedCall,
-    verdict: Verdict,
-}
+pub struct AuthorizedCall(ValidatedCall);
 
 impl AuthorizedCall {
+    /// Marks a call as allowed. Private: only the functions of this file do so.
+    fn new(mut call: ValidatedCall, verdict: Verdict) -> Self {
+        call.set_verdict(verdict);
+        Self(call)
+    }
+
     /// Returns the call: its tool, its arguments, its profile, its context.
     #[must_use]
-    pub fn admitted(&self) -> &ValidatedCall {
-        &self.call
+    pub fn validated(&self) -> &ValidatedCall {
+        &self.0
     }
 
     /// Returns who allowed it, and why.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+        self.0.verdict()
     }
 
     /// Takes the decoded arguments, for the first attempt.
     pub(super) fn take_args(&mut self) -> Args {
-        self.call.take_args()
+        self.0.take_args()
     }
 }
 
@@ -86,23 +89,26 @@ pub(super) fn refused(verdict: &Verdict) -> Failure {
 
 /// What the rules make of a call before it is authorized.
 pub(super) enum Rewrite {
-    /// Nothing, with their verdict.
-    None(ValidatedCall, Verdict),
+    /// Nothing. The call has their verdict.
+    None(ValidatedCall),
     Changed(ValidatedCall),
 }
 
 /// Evaluates the rules, and gives a call the arguments that they want it to have.
-pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite, Failure> {
+pub(super) fn rewritten(turn: &TurnCore, mut call: ValidatedCall) -> Result<Rewrite, Failure> {
     let policy = &*turn.inner.policy;
     let evaluated = caught(|| {
         let request = call.policy_request();
         let rewrite = policy.rewrite(&request).filter(|new| *new != *request.arguments);
-        (rewrite, policy.decide(&request))
+        (rewrite.map(Box::new), policy.decide(&request))
     });
     match evaluated {
-        Ok((None, verdict)) => Ok(Rewrite::None(call, verdict)),
+        Ok((None, verdict)) => {
+            call.set_verdict(verdict);
+            Ok(Rewrite::None(call))
+        }
         Ok((Some(arguments), verdict)) => {
-            let again = changed(call, arguments).map_err(|failure| {
+            let again = changed(call, *arguments).map_err(|failure| {
                 failed("the rules", &format!("a rewrite does not fit: {failure}"))
             });
             let mut again = again?;
@@ -118,17 +124,16 @@ pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite,
 }
 
 /// Allows a call that the rules allow, if no guard and no hook has a say in it. Otherwise returns
-/// the call and the verdict of the rules.
+/// the call, which has the verdict of the rules.
 pub(super) fn by_rules_alone(
     turn: &TurnCore,
     call: ValidatedCall,
-    verdict: Verdict,
-) -> Result<AuthorizedCall, (ValidatedCall, Verdict)> {
-    let is_alone = verdict.decision == Decision::Allow
+) -> Result<AuthorizedCall, ValidatedCall> {
+    let is_alone = call.verdict().decision == Decision::Allow
         && turn.inner.guards.is_empty()
         && !call.tool().body().guards()
         && !call.has_additions();
-    if is_alone { Ok(AuthorizedCall { call, verdict }) } else { Err((call, verdict)) }
+    if is_alone { Ok(AuthorizedCall(call)) } else { Err(call) }
 }
 
 /// Which guards are called.
@@ -223,7 +228,7 @@ impl Guarding {
         }
         let not_asked = turn.inner.guards.iter().skip(self.next);
         assessment.guards.extend(not_asked.map(|guard| CheckStep {
-            what: format!("guard `{}`", guard.name()),
+            check: format!("guard `{}`", guard.name()),
             result: "not asked".to_owned(),
             why: "another guard denied the call before".to_owned(),
             place: None,
@@ -237,7 +242,7 @@ impl Guarding {
             assessment.add(asked.clone());
         }
         if let Decision::NeedInput(argument) = &assessment.verdict.decision
-            && call.supplied().contains(argument)
+            && call.supplied_arguments().contains(argument)
         {
             // An approver has supplied it already. Asking again and again is no way to deny.
             let verdict = &assessment.verdict;
@@ -263,7 +268,7 @@ pub(super) fn conclude(
 ) -> Result<Authorization, Failure> {
     match &assessment.verdict.decision {
         Decision::Allow => {
-            Ok(Authorization::Allowed(AuthorizedCall { call, verdict: assessment.verdict }))
+            Ok(Authorization::Allowed(AuthorizedCall::new(call, assessment.verdict)))
         }
         Decision::Deny => Ok(Authorization::Refused(call, Box::new(assessment))),
         Decision::NeedInput(_) => Ok(Authorization::Ask(call, Box::new(assessment))),
@@ -284,7 +289,7 @@ impl Assessment {
             GuardId::Runtime(_) => format!("guard `{}`", name(turn, guard)),
         };
         let step = |result: &str, why: &str| CheckStep {
-            what: what.clone(),
+            check: what.clone(),
             result: result.to_owned(),
             why: why.to_owned(),
             place: None,
@@ -380,13 +385,13 @@ fn allowed_before(
     let token = turn.inner.approvals.grants.issue(&binding, ApprovalScope::Once, GRANT_LIFETIME);
     match under_grant(turn, call, &token, verdict) {
         Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
-        Err(Unfit::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
-        Err(Unfit::Refused(failure)) => Err(failure),
+        Err(NotGranted::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
+        Err(NotGranted::Refused(failure)) => Err(failure),
     }
 }
 
 /// Why a grant does not allow a call.
-pub(super) enum Unfit {
+pub(super) enum NotGranted {
     /// The rules or the file system changed meanwhile; the call is authorized again.
     Changed(ValidatedCall),
     Refused(Failure),
@@ -398,20 +403,20 @@ pub(super) fn under_grant(
     call: ValidatedCall,
     token: &str,
     verdict: Verdict,
-) -> Result<(AuthorizedCall, ApprovalScope), Unfit> {
-    let now = bind(turn, &call).map_err(Unfit::Refused)?;
+) -> Result<(AuthorizedCall, ApprovalScope), NotGranted> {
+    let now = bind(turn, &call).map_err(NotGranted::Refused)?;
     match turn.inner.approvals.grants.spend(token, &now) {
-        Ok(lasting) => Ok((AuthorizedCall { call, verdict }, lasting)),
-        Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
-        Err(GrantError::WrongDefinition) => Err(Unfit::Refused(redefined())),
-        Err(refusal) => Err(Unfit::Refused(failed("the grant", &refusal.to_string()))),
+        Ok(lasting) => Ok((AuthorizedCall::new(call, verdict), lasting)),
+        Err(refusal) if refusal.is_change() => Err(NotGranted::Changed(call)),
+        Err(GrantError::WrongDefinition) => Err(NotGranted::Refused(redefined())),
+        Err(refusal) => Err(NotGranted::Refused(failed("the grant", &refusal.to_string()))),
     }
 }
 
 /// Validates other arguments for a call. The allow of a hook was for the old ones.
 pub(super) fn changed(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
-    if call.vouched().is_some() {
-        call.added_mut().vouched = None;
+    if call.hook_allow().is_some() {
+        call.added_mut().hook_allow = None;
     }
     call.again(arguments)
 }

@@ -14,15 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{BoxFuture, Execution as BodyExecution, FailureCode, ToolContext};
+use haft_core::{BoxFuture, Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use tracing::Span;
 
 use super::{
     acquire, approve,
     authorize::GuardId,
-    execute::Execution,
     explain_invalid,
-    machine::CallMachine,
+    machine::{BudgetReservation, CallMachine},
+    record::Parent,
     sanitize,
     step::{Input, Need, Step},
     truncate,
@@ -54,7 +54,8 @@ enum Waiting {
     Start,
     Need(Need),
     Work(Watched),
-    Execution(Box<Execution>),
+    /// The execution of its machine.
+    Execution,
     /// The result, or nothing more.
     Ended,
 }
@@ -82,11 +83,24 @@ enum Limit {
 }
 
 impl RunningCall {
-    /// Starts a call. Nothing happens before the first poll.
-    pub(crate) fn new(turn: Arc<TurnCore>, machine: CallMachine) -> Self {
-        let span = telemetry::call_span(&machine.facts().cx);
-        let waiting = Waiting::Start;
-        Self { turn, machine, waiting, span, has_started: false, has_ended: false }
+    /// Makes the future of a call. Nothing happens before the first poll.
+    #[inline]
+    pub(crate) fn new(
+        turn: Arc<TurnCore>,
+        call: Result<ValidatedCall, Failure>,
+        cx: ToolContext,
+        parent: Option<Arc<Parent>>,
+        reservation: Option<Box<BudgetReservation>>,
+    ) -> Self {
+        let span = telemetry::call_span(&cx);
+        Self {
+            machine: CallMachine::new(&turn, call, cx, parent, reservation),
+            turn,
+            waiting: Waiting::Start,
+            span,
+            has_started: false,
+            has_ended: false,
+        }
     }
 
     /// Continues a machine that has this need.
@@ -121,28 +135,32 @@ impl RunningCall {
                 }
                 polled
             }
-            Waiting::Execution(execution) => self.poll_execution(execution, task),
+            Waiting::Execution => self.poll_execution(task),
             Waiting::Ended => Poll::Pending,
         }
     }
 
-    fn poll_execution(
-        &mut self,
-        mut execution: Box<Execution>,
-        task: &mut task::Context<'_>,
-    ) -> Poll<Input> {
-        match execution.poll(&self.turn, task) {
-            Some(Poll::Ready(())) => Poll::Ready(Input::Executed(execution)),
+    fn poll_execution(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+        let execution = self.machine.execution_mut();
+        match execution.and_then(|execution| execution.poll(&self.turn, task)) {
+            Some(Poll::Ready(())) => Poll::Ready(Input::Executed(None)),
             Some(Poll::Pending) => {
-                self.waiting = Waiting::Execution(execution);
+                self.waiting = Waiting::Execution;
                 Poll::Pending
             }
-            None => {
-                let work = execution.through_middleware(Arc::clone(&self.turn));
-                let work = async move { Input::Executed(work.await) };
-                self.wait_for(Limit::None, work, task)
-            }
+            None => self.poll_middleware(task),
         }
+    }
+
+    /// Executes a call through its middleware.
+    fn poll_middleware(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+        let Some(execution) = self.machine.take_execution() else {
+            // A mistake of ours; the machine ends the call.
+            return Poll::Ready(Input::Stopped(Stopped::Panicked(String::new())));
+        };
+        let work = execution.through_middleware(Arc::clone(&self.turn));
+        let work = async move { Input::Executed(Some(work.await)) };
+        self.wait_for(Limit::None, work, task)
     }
 
     /// Keeps a future and polls it once.
@@ -168,11 +186,7 @@ impl RunningCall {
     fn satisfy(&mut self, need: Need, task: &mut task::Context<'_>) -> Poll<Input> {
         let policy_timeout = self.turn.inner.config.policy_timeout;
         match need {
-            Need::Execute => match self.machine.take_execution() {
-                Some(execution) => self.poll_execution(execution, task),
-                // A mistake of ours; the machine ends the call.
-                None => Poll::Ready(Input::Stopped(Stopped::Panicked(String::new()))),
-            },
+            Need::Execute => self.poll_execution(task),
             Need::WriteIntent => {
                 let (machine, turn) = (&self.machine, &self.turn);
                 let status =
@@ -256,8 +270,8 @@ impl RunningCall {
                 let parent = self.machine.facts().shared_parent();
                 let wait = async move {
                     let parent = parent.as_deref();
-                    let locks = acquire::acquire(&turn, call.admitted(), parent, deadline).await;
-                    Input::Acquired(call, locks)
+                    let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
+                    Input::Acquired(call, Box::new(locks))
                 };
                 Waiting::work(Limit::None, telemetry::waiting("place", wait))
             }

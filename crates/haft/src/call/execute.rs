@@ -23,9 +23,13 @@ use crate::{
 };
 
 /// An authorized call with its locks, before its intent is in the journal. It cannot run.
-pub(super) struct PreparedExecution(Box<Execution>);
+pub(super) struct PreparedExecution {
+    call: AuthorizedCall,
+    locks: CallLocks,
+    deadline: Instant,
+}
 
-/// A call that executes.
+/// A call that executes. Only `PreparedExecution::start` makes one.
 pub(crate) struct Execution {
     call: AuthorizedCall,
     /// Held until the outcome is known.
@@ -36,8 +40,6 @@ pub(crate) struct Execution {
 }
 
 enum State {
-    /// The intent is not written yet.
-    Prepared,
     /// Without middleware: the machine is driven in place.
     Machine(ExecuteMachine, Pending),
     /// With middleware, which has its own future.
@@ -46,16 +48,15 @@ enum State {
 
 impl PreparedExecution {
     pub(super) fn new(call: AuthorizedCall, locks: CallLocks, deadline: Instant) -> Self {
-        let (state, outcome) = (State::Prepared, None);
-        Self(Box::new(Execution { call, locks: Some(locks), deadline, state, outcome }))
+        Self { call, locks, deadline }
     }
 
     pub(super) fn call(&self) -> &AuthorizedCall {
-        &self.0.call
+        &self.call
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.0.deadline
+        self.deadline
     }
 
     /// Starts the execution of a call whose intent is in the journal. Secrets are resolved here, at
@@ -65,24 +66,23 @@ impl PreparedExecution {
         turn: &TurnCore,
         _intent: Intent,
         stats: ExecutionStats,
-    ) -> Result<Box<Execution>, Failure> {
-        let mut own = self.0;
-        let args = own.call.take_args();
-        let validated = own.call.admitted();
+    ) -> Result<Execution, Failure> {
+        let Self { mut call, locks, deadline } = self;
+        let args = call.take_args();
+        let validated = call.validated();
         let (tool, cx) = (validated.tool(), validated.context());
         let args = match secrets::resolve(&turn.inner.redactor, tool, validated.arguments())? {
             Some(args) => args,
             None => args,
         };
-        let confined = own.call.verdict().confined;
-        cx.start(validated.profile().clone(), confined, Some(own.deadline));
+        cx.start(validated.profile().clone(), call.verdict().confined, Some(deadline));
         let middleware = &turn.inner.middleware;
-        own.state = if middleware.iter().any(|own| own.applies_to(tool)) {
+        let state = if middleware.iter().any(|own| own.applies_to(tool)) {
             State::Around(Some(args), stats)
         } else {
             State::Machine(ExecuteMachine::new(args, stats), Pending::default())
         };
-        Ok(own)
+        Ok(Execution { call, locks: Some(locks), deadline, state, outcome: None })
     }
 }
 
@@ -94,7 +94,7 @@ impl Execution {
         task: &mut task::Context<'_>,
     ) -> Option<Poll<()>> {
         let State::Machine(machine, pending) = &mut self.state else { return None };
-        let validated = self.call.admitted();
+        let validated = self.call.validated();
         let work = Work {
             turn,
             permitted: &self.call,
@@ -115,7 +115,7 @@ impl Execution {
         Box::pin(async move {
             let outcome = {
                 let State::Around(args, stats) = &mut self.state else { return self };
-                let validated = self.call.admitted();
+                let validated = self.call.validated();
                 let work = Work {
                     turn: &turn,
                     permitted: &self.call,
@@ -136,7 +136,7 @@ impl Execution {
     /// Releases the locks, unless some work of the call still runs. Returns the outcome, the
     /// statistics, and the completed call for the hooks.
     pub(super) fn finish(
-        mut self: Box<Self>,
+        &mut self,
         turn: &Arc<TurnCore>,
     ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
         let lost = || {
@@ -147,12 +147,11 @@ impl Execution {
         };
         let outcome = self.outcome.take().unwrap_or_else(|| Err(lost()));
         let stats = match &mut self.state {
-            State::Prepared => ExecutionStats::default(),
             State::Machine(machine, _) => std::mem::take(&mut machine.stats),
             State::Around(_, stats) => std::mem::take(stats),
         };
         let mut locks = self.locks.take();
-        let validated = self.call.admitted();
+        let validated = self.call.validated();
         let cx = validated.context();
         // The last progress note comes before the end.
         cx.flush_progress();

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{Failure, Verdict};
+use haft_core::{Failure, Verdict, host::HostContext};
 use haft_schema::Unexplained;
 
 use super::{
@@ -54,12 +54,13 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
         let beforehand = || beforehand(turn, &call, HOOKS_NAMED);
         if let Err(failure) = check_call(turn, &call).await {
             let mut checks = beforehand();
-            checks.retain(|check| check.what == "admit");
+            checks.retain(|check| check.check == "admit");
             return refused(checks, "check", &failure);
         }
         let checks = beforehand();
         match authorize::rewritten(turn, call) {
-            Ok(Rewrite::None(same, verdict)) => {
+            Ok(Rewrite::None(same)) => {
+                let verdict = same.verdict().clone();
                 call = same;
                 break verdict;
             }
@@ -159,10 +160,11 @@ pub(super) fn explained(
     if explanation.verdict != *verdict {
         // Somebody else decided, so no rule did, and no change of a rule would flip it.
         explanation.deciding = None;
-        explanation.flip = Some(format!("{} would have to say otherwise", verdict.source));
+        explanation.smallest_change =
+            Some(format!("{} would have to say otherwise", verdict.source));
         explanation.verdict = verdict.clone();
     }
-    if !explanation.checks.iter().any(|check| check.what == "the default") {
+    if !explanation.checks.iter().any(|check| check.check == "the default") {
         explanation.checks.push(step("verdict", verdict.decision.as_str(), verdict.to_string()));
     }
     explanation
@@ -186,7 +188,7 @@ fn refused(checks: Vec<CheckStep>, what: &str, failure: &Failure) -> Explanation
     let mut explanation = Explanation::of(verdict);
     explanation.checks = checks;
     explanation.checks.push(step(what, failure.code().as_str(), failure.message().to_owned()));
-    explanation.flip = failure.next().map(str::to_owned);
+    explanation.smallest_change = failure.next().map(str::to_owned);
     explanation
 }
 
@@ -199,5 +201,5 @@ fn admitted_words(call: &ValidatedCall) -> String {
 }
 
 fn step(what: &str, result: &str, why: String) -> CheckStep {
-    CheckStep { what: what.to_owned(), result: result.to_owned(), why, place: None }
+    CheckStep { check: what.to_owned(), result: result.to_owned(), why, place: None }
 }

@@ -47,7 +47,7 @@ pub(super) fn result(
         sanitize::within_budget(outcome, truncation, limit, reservation, &record.cx, inner);
     let is_task = matches!(record.origin, CallOrigin::Background);
     if !is_task {
-        turn.passed(&record.cx, Phase::Shape);
+        turn.passed(&record.cx, Phase::Sanitize);
     }
     let is_failure = matches!(outcome, Answer::Failure { .. });
     record.frame.settle(label, is_failure, altered);
@@ -63,7 +63,7 @@ pub(super) fn result(
         tool_name: cx.tool_name().clone(),
         label,
         origin,
-        instead_by: record.instead_by(!is_failure),
+        replaced_by: record.replaced_by(!is_failure),
         truncation: cut,
         outcome,
         repairs: record.repairs.clone(),

@@ -13,18 +13,17 @@
 //! INVARIANT: every machine ends in exactly one `ToolResult` and exactly one terminal event.
 //! INVARIANT: a body is requested only with an `AuthorizedCall` and a journaled intent.
 
+mod authorization;
+
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{
-    Execution as BodyExecution, Failure, FailureCode, Output, StopReason, ToolContext,
-};
+use haft_core::{Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use haft_schema::Unexplained;
 
+use self::authorization::{Asking, Queued};
 use super::{
     approve,
-    authorize::{
-        self, Assessment, Authorization, AuthorizedCall, GuardId, Guarding, Guards, Rewrite,
-    },
+    authorize::{self, AuthorizedCall, GuardId, Guarding},
     check,
     execute::{Execution, PreparedExecution},
     pre_hooks,
@@ -32,9 +31,8 @@ use super::{
     step::{Input, Need, Step},
     validate::ValidatedCall,
 };
+pub(super) use crate::budget::BudgetReservation;
 use crate::{
-    approval::QueuePermit,
-    budget::BudgetReservation,
     event::{Event, Phase as EventPhase},
     hooks::CompletedCall,
     journal::{CallIntent, CallOutcome},
@@ -51,24 +49,30 @@ pub(crate) struct CallMachine {
     pub(super) phase: Phase,
     pub(super) round: u8,
     pub(super) record: CallRecord,
+    /// The call in `Phase::Intent`.
+    pub(super) prepared: Option<PreparedExecution>,
+    /// The call in `Phase::Execute`.
+    pub(super) execution: Option<Execution>,
 }
 
-/// Where a call is. A phase has what it needs when its need is satisfied.
+/// Where a call is. A phase has what it needs when its need is satisfied. It is moved with every
+/// step, so what few calls have is boxed.
 pub(super) enum Phase {
     Start(Result<ValidatedCall, Failure>),
     Explain,
     Check(AfterCheck),
     PreHook(usize),
-    Guard(GuardId, Box<Guarding>, Option<(QueuePermit, Instant)>),
+    Guard(Box<(GuardId, Guarding, Queued)>),
     /// Waits for the end of the message before an approver is asked.
-    MessageBeforeApproval(ValidatedCall, Box<Assessment>, Instant),
-    ApprovalQueue(ValidatedCall, Box<Assessment>, Instant, bool),
+    MessageBeforeApproval(Box<(Asking, Instant)>),
+    ApprovalQueue(Box<(Asking, Instant, bool)>),
     Approval,
     /// Waits for the end of the message before the body runs.
     Message(AuthorizedCall),
-    Acquire(Instant, Instant),
-    Intent(PreparedExecution),
-    Execute(Box<Execution>),
+    /// Its deadline, and since when it waits.
+    Acquire(Box<(Instant, Instant)>),
+    Intent,
+    Execute,
     PostHook(usize, BodyExecution, Arc<CompletedCall>),
     Sanitize,
     Truncate(usize),
@@ -87,6 +91,7 @@ pub(super) enum AfterCheck {
 
 impl CallMachine {
     /// Makes the machine of a call.
+    #[inline]
     pub(crate) fn new(
         turn: &TurnCore,
         call: Result<ValidatedCall, Failure>,
@@ -97,7 +102,7 @@ impl CallMachine {
         let origin = parent.map_or(CallOrigin::Model, CallOrigin::Nested);
         let tool = call.as_ref().ok().map(|call| Arc::clone(call.tool()));
         let record = CallRecord::new(turn, cx, origin, tool, reservation);
-        Self { phase: Phase::Start(call), round: 0, record }
+        Self { phase: Phase::Start(call), round: 0, record, prepared: None, execution: None }
     }
 
     /// Makes the machine for the late result of a call: its last phases.
@@ -111,7 +116,8 @@ impl CallMachine {
         let tool = Some(Arc::clone(&completed.tool));
         let mut record = CallRecord::new(turn, cx, CallOrigin::Background, tool, None);
         record.began = began;
-        let mut machine = Self { phase: Phase::Taken, round: 0, record };
+        let phase = Phase::Taken;
+        let mut machine = Self { phase, round: 0, record, prepared: None, execution: None };
         let completed = (!turn.inner.hooks.is_empty()).then_some(completed);
         let step = machine.post_hooks(turn, completed, 0, outcome);
         (machine, step)
@@ -124,8 +130,19 @@ impl CallMachine {
 
     /// Runs plain code until the call is finished or has to wait for something outside.
     pub(crate) fn advance(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
-        match (std::mem::replace(&mut self.phase, Phase::Taken), input) {
-            (Phase::Start(call), Input::Start) => self.start(turn, call),
+        match std::mem::replace(&mut self.phase, Phase::Taken) {
+            Phase::Start(call) => self.start(turn, call),
+            Phase::Intent => self.intent_answered(turn, input),
+            Phase::Outcome(result) => self.outcome_answered(turn, result, input),
+            Phase::Execute => self.execution_answered(turn, input),
+            phase => self.waited(turn, phase, input),
+        }
+    }
+
+    /// Advances a call that has waited for something before its locks, or for a hook.
+    #[inline(never)]
+    fn waited(&mut self, turn: &Arc<TurnCore>, phase: Phase, input: Input) -> Step {
+        match (phase, input) {
             (Phase::Explain, Input::Explained(failure)) => self.outcome_of(turn, Err(failure)),
             (Phase::Check(then), Input::Checked(call, checked)) => match check::passed(Ok(checked))
             {
@@ -140,26 +157,29 @@ impl CallMachine {
                 self.pre_hook(turn, at, Ok((call, *answer)))
             }
             (Phase::PreHook(at), Input::Stopped(stopped)) => self.pre_hook(turn, at, Err(stopped)),
-            (Phase::Guard(guard, mut guarding, queued), Input::Guard(call, answer)) => {
+            (Phase::Guard(guarded), Input::Guard(call, answer)) => {
+                let (guard, mut guarding, queued) = *guarded;
                 match guarding.take(turn, guard, Ok(*answer)) {
                     Ok(()) => self.guard(turn, call, guarding, queued),
                     Err(failure) => self.outcome_of(turn, Err(failure)),
                 }
             }
-            (Phase::Guard(guard, mut guarding, _), Input::Stopped(stopped)) => {
+            (Phase::Guard(guarded), Input::Stopped(stopped)) => {
+                let (guard, mut guarding, _) = *guarded;
                 let failure = guarding.take(turn, guard, Err(stopped)).err().unwrap_or_else(lost);
                 self.outcome_of(turn, Err(failure))
             }
-            (Phase::MessageBeforeApproval(call, assessment, since), Input::MessageEnd(stop)) => {
+            (Phase::MessageBeforeApproval(asking), Input::MessageEnd(stop)) => {
+                let (asking, since) = *asking;
                 match stop.why_not() {
-                    None => self.ask(turn, (call, assessment), since, true),
+                    None => self.ask(turn, asking, since, true),
                     Some(why) => self.outcome_of(turn, Err(not_run(why))),
                 }
             }
-            (
-                Phase::ApprovalQueue(call, assessment, since, waited),
-                Input::ApprovalPermit(permit),
-            ) => self.queued(turn, (call, assessment), (permit, since), waited),
+            (Phase::ApprovalQueue(asking), Input::ApprovalPermit(permit)) => {
+                let (asking, since, waited) = *asking;
+                self.queued(turn, asking, (permit, since), waited)
+            }
             (Phase::Approval, Input::Answer(open, answer)) => {
                 let applied = approve::answer(turn, &mut self.record, open, *answer);
                 self.authorized(turn, applied, None)
@@ -175,30 +195,35 @@ impl CallMachine {
     /// Ends a call whose machine panicked: a mistake of ours, and the outcome is unknown.
     pub(crate) fn panicked(&mut self, turn: &Arc<TurnCore>) -> Step {
         self.phase = Phase::Taken;
+        self.release();
         self.outcome_of(turn, Err(lost()))
     }
 
     /// Returns the intent that is to be written.
     pub(crate) fn intent<'a>(&'a self, turn: &'a TurnCore) -> Option<CallIntent<'a>> {
-        let Phase::Intent(prepared) = &self.phase else { return None };
+        let prepared = self.prepared.as_ref()?;
         Some(CallIntent::of(&turn.inner, prepared.call(), self.record.began))
     }
 
-    /// Takes the execution that is to be driven. It comes back with its outcome.
+    /// Returns the execution that is to be driven to its outcome.
+    pub(crate) fn execution_mut(&mut self) -> Option<&mut Execution> {
+        self.execution.as_mut()
+    }
+
+    /// Takes an execution that goes through middleware. It comes back with its outcome.
     pub(crate) fn take_execution(&mut self) -> Option<Box<Execution>> {
-        match std::mem::replace(&mut self.phase, Phase::Taken) {
-            Phase::Execute(execution) => Some(execution),
-            other => {
-                self.phase = other;
-                None
-            }
-        }
+        self.execution.take().map(Box::new)
     }
 
     /// Returns the outcome that is to be written.
     pub(crate) fn outcome(&self) -> Option<CallOutcome<'_>> {
         let Phase::Outcome(result) = &self.phase else { return None };
         Some(CallOutcome::of(&self.record, result))
+    }
+
+    /// Drops a call that does not go on: its locks are free before it has its result.
+    pub(super) fn release(&mut self) {
+        (self.prepared, self.execution) = (None, None);
     }
 
     pub(super) fn wait(&mut self, phase: Phase, need: Need) -> Step {
@@ -246,7 +271,7 @@ impl CallMachine {
         self.check(turn, call, AfterCheck::PreHooks)
     }
 
-    fn again(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
+    pub(super) fn again(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
         if self.round >= MAX_ROUNDS {
             return self.outcome_of(turn, Err(unsettled()));
         }
@@ -312,7 +337,7 @@ impl CallMachine {
     }
 
     fn pre_hooks_done(&mut self, turn: &TurnCore) {
-        turn.passed(&self.record.cx, EventPhase::Before);
+        turn.passed(&self.record.cx, EventPhase::PreHooks);
         self.apply_hook_effects(turn);
     }
 
@@ -329,131 +354,6 @@ impl CallMachine {
         }
         if let Some(reason) = self.record.notes.take_halt() {
             turn.run.halt(&reason);
-        }
-    }
-
-    /// The rules may change the arguments; otherwise the guards are asked. `queued` is the permit
-    /// of a call that waited in the approval queue and is authorized again.
-    fn authorize(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        call: ValidatedCall,
-        queued: Option<(QueuePermit, Instant)>,
-    ) -> Step {
-        match authorize::rewritten(turn, call) {
-            Ok(Rewrite::None(call, verdict)) => {
-                match authorize::by_rules_alone(turn, call, verdict) {
-                    Ok(call) => self.allowed(turn, call),
-                    Err((call, verdict)) => {
-                        let guarding = Guarding::new(Guards::UntilDenied, verdict);
-                        self.guard(turn, call, Box::new(guarding), queued)
-                    }
-                }
-            }
-            Ok(Rewrite::Changed(call)) => {
-                self.authorized(turn, Ok(Authorization::Rewritten(call)), queued)
-            }
-            Err(failure) => self.outcome_of(turn, Err(failure)),
-        }
-    }
-
-    fn guard(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        call: ValidatedCall,
-        mut guarding: Box<Guarding>,
-        queued: Option<(QueuePermit, Instant)>,
-    ) -> Step {
-        if let Some(guard) = guarding.next(turn, &call) {
-            return self.wait(Phase::Guard(guard, guarding, queued), Need::Guard(call, guard));
-        }
-        let assessment = guarding.assess(turn, &call);
-        let result = assessment.and_then(|all| authorize::conclude(turn, call, all));
-        self.authorized(turn, result, queued)
-    }
-
-    fn authorized(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        result: Result<Authorization, Failure>,
-        queued: Option<(QueuePermit, Instant)>,
-    ) -> Step {
-        match result {
-            Ok(Authorization::Allowed(call)) => self.allowed(turn, call),
-            Ok(Authorization::Ask(call, assessment)) => match queued {
-                Some(queued) => self.open_approval(turn, (call, assessment), queued),
-                None => {
-                    let since = turn.inner.clock.now();
-                    self.ask(turn, (call, assessment), since, false)
-                }
-            },
-            Ok(Authorization::Refused(call, assessment)) => {
-                let verdict = assessment.verdict.clone();
-                approve::refuse(turn, &mut self.record, &call, &assessment, verdict);
-                let failure = authorize::refused(&assessment.verdict);
-                self.outcome_of(turn, Err(failure))
-            }
-            Ok(Authorization::Rewritten(call)) => {
-                turn.emit(|| Event::Rewritten {
-                    call: call.context().call_id().clone(),
-                    arguments: turn.shown(&call),
-                });
-                self.again(turn, call)
-            }
-            Ok(Authorization::Again(call)) => self.again(turn, call),
-            Ok(Authorization::Replaced(text)) => self.outcome_of(turn, Ok(Output::text(text))),
-            Err(failure) => self.outcome_of(turn, Err(failure)),
-        }
-    }
-
-    /// Joins the approval queue. No approver is asked about a message that may yet be truncated.
-    fn ask(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        (call, assessment): (ValidatedCall, Box<Assessment>),
-        since: Instant,
-        waited: bool,
-    ) -> Step {
-        if turn.end.get() != Some(StopReason::Done) {
-            let phase = Phase::MessageBeforeApproval(call, assessment, since);
-            return self.wait(phase, Need::MessageEnd);
-        }
-        if let Err(failure) = approve::has_approver(turn, &mut self.record, &call, &assessment) {
-            return self.outcome_of(turn, Err(failure));
-        }
-        self.wait(Phase::ApprovalQueue(call, assessment, since, waited), Need::ApprovalPermit)
-    }
-
-    fn queued(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        (call, assessment): (ValidatedCall, Box<Assessment>),
-        (permit, since): (Option<QueuePermit>, Instant),
-        waited: bool,
-    ) -> Step {
-        let Some(permit) = permit else {
-            let failure = approve::queue_is_full(turn, &mut self.record, &call, &assessment);
-            return self.outcome_of(turn, Err(failure));
-        };
-        if turn.is_stopped(&self.record.cx) {
-            return self.outcome_of(turn, Err(turn.why_stopped(&self.record.cx)));
-        }
-        // Meanwhile an approver may have answered "always", or the rules or the run have changed.
-        if permit.waited || waited {
-            return self.authorize(turn, call, Some((permit, since)));
-        }
-        self.open_approval(turn, (call, assessment), (permit, since))
-    }
-
-    fn open_approval(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        asked: (ValidatedCall, Box<Assessment>),
-        queued: (QueuePermit, Instant),
-    ) -> Step {
-        match approve::open(turn, &mut self.record, asked, queued) {
-            Ok(open) => self.wait(Phase::Approval, Need::Approval(open)),
-            Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
 }

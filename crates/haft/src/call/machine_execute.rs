@@ -11,7 +11,7 @@ use haft_core::{
 use super::{
     acquire::{self, CallLocks},
     authorize::AuthorizedCall,
-    execute::{Execution, PreparedExecution},
+    execute::PreparedExecution,
     finish,
     machine::{CallMachine, Phase, lost, not_run},
     post_hooks,
@@ -42,24 +42,13 @@ impl CallMachine {
         match (phase, input) {
             (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
                 None => {
-                    turn.passed(&self.record.cx, EventPhase::Message);
+                    turn.passed(&self.record.cx, EventPhase::WaitForMessageEnd);
                     self.acquire(turn, call, turn.inner.clock.now())
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
             },
-            (Phase::Acquire(deadline, since), Input::Acquired(call, locks)) => {
-                self.acquired(turn, *call, locks, (deadline, since))
-            }
-            (Phase::Intent(prepared), Input::IntentWritten { result, took_time }) => {
-                self.intent_written(turn, prepared, result, took_time)
-            }
-            (Phase::Taken, Input::Executed(execution)) => self.executed(turn, execution),
-            (Phase::Intent(prepared), Input::Stopped(stopped)) => {
-                let result = Err(stopped.to_string().into());
-                self.intent_written(turn, prepared, result, true)
-            }
-            (Phase::Outcome(result), Input::Stopped(stopped)) => {
-                self.done(turn, result, Err(stopped.to_string().into()))
+            (Phase::Acquire(times), Input::Acquired(call, locks)) => {
+                self.acquired(turn, call, *locks, *times)
             }
             (Phase::PostHook(at, ran, completed), Input::PostHook(answer)) => {
                 self.post_hook(turn, (at, ran, completed), Ok(*answer))
@@ -73,19 +62,66 @@ impl CallMachine {
             (Phase::Truncate(altered), Input::Truncated(output, truncation)) => {
                 self.result(turn, Ok(*output), Some(truncation), altered)
             }
-            (Phase::Outcome(result), Input::OutcomeWritten(written)) => {
-                self.done(turn, result, written)
+            (_, input) => self.unexpected(turn, input),
+        }
+    }
+
+    /// Ends a call whose wait was cancelled. A driver that answers another need is a mistake of
+    /// ours; the call still ends.
+    #[cold]
+    fn unexpected(&mut self, turn: &TurnCore, input: Input) -> Step {
+        let failure = match input {
+            Input::Stopped(Stopped::Cancelled(failure)) => failure,
+            _ => lost(),
+        };
+        self.release();
+        self.outcome_of(turn, Err(failure))
+    }
+
+    /// Takes the answer of the journal to the intent.
+    pub(super) fn intent_answered(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
+        let Some(prepared) = self.prepared.take() else { return self.unexpected(turn, input) };
+        match input {
+            Input::IntentWritten { result, took_time } => {
+                self.intent_written(turn, prepared, result, took_time)
             }
-            // A wait that was cancelled.
-            (_, Input::Stopped(Stopped::Cancelled(failure))) => self.outcome_of(turn, Err(failure)),
-            // A driver that answers another need is a mistake of ours; the call still ends.
-            _ => self.outcome_of(turn, Err(lost())),
+            Input::Stopped(stopped) => {
+                self.intent_written(turn, prepared, Err(stopped.to_string().into()), true)
+            }
+            input => self.unexpected(turn, input),
+        }
+    }
+
+    /// Takes the outcome of an execution.
+    pub(super) fn execution_answered(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
+        match input {
+            Input::Executed(around) => {
+                if let Some(execution) = around {
+                    self.execution = Some(*execution);
+                }
+                self.executed(turn)
+            }
+            input => self.unexpected(turn, input),
+        }
+    }
+
+    /// Takes the answer of the journal to the outcome.
+    pub(super) fn outcome_answered(
+        &mut self,
+        turn: &TurnCore,
+        result: Box<ToolResult>,
+        input: Input,
+    ) -> Step {
+        match input {
+            Input::OutcomeWritten(written) => self.done(turn, result, written),
+            Input::Stopped(stopped) => self.done(turn, result, Err(stopped.to_string().into())),
+            input => self.unexpected(turn, input),
         }
     }
 
     pub(super) fn allowed(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
         if !turn.inner.hooks.is_empty() {
-            self.record.notes.set_arguments(call.admitted().arguments());
+            self.record.notes.set_arguments(call.validated().arguments());
         }
         turn.emit(|| Event::Authorized {
             call: self.record.cx.call_id().clone(),
@@ -93,7 +129,7 @@ impl CallMachine {
         });
         // Before the message has ended only plain reads may start.
         if turn.end.get() != Some(StopReason::Done)
-            && call.admitted().profile().class != ConcurrencyClass::ReadOnly
+            && call.validated().profile().class != ConcurrencyClass::ReadOnly
         {
             return self.wait(Phase::Message(call), Need::MessageEnd);
         }
@@ -105,7 +141,7 @@ impl CallMachine {
     /// Whether time may have passed since the call began: its deadline counts from its
     /// authorization.
     fn has_waited(&self, turn: &TurnCore, call: &AuthorizedCall) -> bool {
-        let body = call.admitted().tool().body();
+        let body = call.validated().tool().body();
         self.record.policy.is_some()
             || self.round > 0
             || body.checks()
@@ -115,7 +151,7 @@ impl CallMachine {
     }
 
     fn acquire(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
-        let validated = call.admitted();
+        let validated = call.validated();
         let own = validated.limits().and_then(|limits| limits.deadline);
         let time = own.or(validated.tool().spec().deadline).unwrap_or(turn.inner.config.deadline);
         let mut deadline = host_code::after(from, time);
@@ -132,8 +168,8 @@ impl CallMachine {
             Some(locks) => self.intend(turn, call, locks, deadline),
             None => {
                 let since = turn.inner.clock.now();
-                let need = Need::Acquire(Box::new(call), deadline);
-                self.wait(Phase::Acquire(deadline, since), need)
+                let phase = Phase::Acquire(Box::new((deadline, since)));
+                self.wait(phase, Need::Acquire(call, deadline))
             }
         }
     }
@@ -150,9 +186,9 @@ impl CallMachine {
         let cx = &self.record.cx;
         if !time.is_zero() {
             let call = || cx.call_id().clone();
-            turn.emit(|| Event::Waited { call: call(), what: WaitReason::Place, time });
+            turn.emit(|| Event::Waited { call: call(), what: WaitReason::Slot, time });
         }
-        turn.passed(cx, EventPhase::Gate);
+        turn.passed(cx, EventPhase::WaitForLock);
         match locks {
             Ok(locks) => self.intend(turn, call, locks, deadline),
             Err(failure) => self.outcome_of(turn, Err(failure)),
@@ -172,8 +208,8 @@ impl CallMachine {
         {
             return self.outcome_of(turn, Err(not_run(why)));
         }
-        let prepared = PreparedExecution::new(call, locks, deadline);
-        self.wait(Phase::Intent(prepared), Need::WriteIntent)
+        self.prepared = Some(PreparedExecution::new(call, locks, deadline));
+        self.wait(Phase::Intent, Need::WriteIntent)
     }
 
     fn intent_written(
@@ -192,7 +228,10 @@ impl CallMachine {
         }
         let stats = std::mem::take(&mut self.record.stats);
         match prepared.start(turn, intent, stats) {
-            Ok(execution) => self.wait(Phase::Execute(execution), Need::Execute),
+            Ok(execution) => {
+                self.execution = Some(execution);
+                self.wait(Phase::Execute, Need::Execute)
+            }
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
@@ -214,8 +253,12 @@ impl CallMachine {
         Ok(())
     }
 
-    fn executed(&mut self, turn: &Arc<TurnCore>, execution: Box<Execution>) -> Step {
+    fn executed(&mut self, turn: &Arc<TurnCore>) -> Step {
+        let Some(execution) = &mut self.execution else {
+            return self.outcome_of(turn, Err(lost()));
+        };
         let (outcome, stats, completed) = execution.finish(turn);
+        self.execution = None;
         self.record.stats = stats;
         self.post_hooks(turn, completed, 0, outcome)
     }
@@ -259,19 +302,19 @@ impl CallMachine {
 
     fn post_hooks_done(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
         if !matches!(self.record.origin, CallOrigin::Background) {
-            turn.passed(&self.record.cx, EventPhase::After);
+            turn.passed(&self.record.cx, EventPhase::PostHooks);
         }
         self.apply_hook_effects(turn);
         self.outcome_of(turn, outcome)
     }
 
     /// Prepares the outcome for the model. Every call comes here exactly once.
-    pub(super) fn outcome_of(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
+    pub(super) fn outcome_of(&mut self, turn: &TurnCore, mut outcome: Outcome) -> Step {
         turn.flush_output(&self.record.cx);
         if sanitize::is_large(&outcome) {
             return self.wait(Phase::Sanitize, Need::Sanitize(Box::new(outcome)));
         }
-        let (outcome, altered) = sanitize::sanitized(outcome, &turn.inner);
+        let altered = sanitize::sanitize(&mut outcome, &turn.inner);
         self.sanitized(turn, outcome, altered)
     }
 

@@ -61,14 +61,14 @@ pub(super) fn apply(
             )
             .with_source(format!("hook `{}`: {failure}", hook.name()))
         })?;
-        call.added_mut().vouched = None;
+        call.added_mut().hook_allow = None;
     }
     if let Some(mut verdict) = decision.verdict {
         if verdict.source.is_empty() {
             verdict = verdict.by(format!("hook `{}`", hook.name()));
         }
         match verdict.decision {
-            Decision::Allow => call.added_mut().vouched = Some(verdict),
+            Decision::Allow => call.added_mut().hook_allow = Some(verdict),
             _ => call.added_mut().opinions.push(verdict),
         }
     }

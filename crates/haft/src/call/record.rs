@@ -58,6 +58,7 @@ pub(crate) struct Parent {
 }
 
 impl CallRecord {
+    #[inline]
     pub(super) fn new(
         turn: &TurnCore,
         cx: ToolContext,
@@ -103,12 +104,12 @@ impl CallRecord {
     }
 
     /// Returns who answered in place of the tool.
-    pub(super) fn instead_by(&self, is_success: bool) -> Option<Arc<str>> {
+    pub(super) fn replaced_by(&self, is_success: bool) -> Option<Arc<str>> {
         if is_success && self.replaced_by_hook.is_some() {
             return self.replaced_by_hook.clone();
         }
         if self.stats.answered_by.is_some() && is_success {
-            return self.stats.instead_by();
+            return self.stats.replaced_by();
         }
         self.policy.as_ref().filter(|_| self.is_replaced).and_then(|p| p.answered_by.clone())
     }

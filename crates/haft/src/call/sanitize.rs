@@ -23,18 +23,15 @@ use crate::{
     tool_result::{Answer, Truncation},
 };
 
-/// Redacts and sanitizes an outcome. Returns how many places were sanitized.
-pub(super) fn sanitized(outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
+/// Redacts and sanitizes an outcome in place. Returns how many places were sanitized.
+pub(super) fn sanitize(outcome: &mut Outcome, inner: &Inner) -> usize {
     let altered = Cell::new(0);
     let sanitizer = Sanitizer { redactor: &inner.redactor, altered: &altered };
-    let outcome = match outcome {
-        Ok(mut output) => {
-            sanitizer.output(&mut output);
-            Ok(output)
-        }
-        Err(failure) => Err(sanitizer.failure(failure)),
-    };
-    (outcome, altered.get())
+    match outcome {
+        Ok(output) => sanitizer.output(output),
+        Err(failure) => sanitizer.failure(failure),
+    }
+    altered.get()
 }
 
 /// Outcomes of this size are sanitized on a blocking thread: a hostile text of this size takes some
@@ -43,19 +40,21 @@ const LARGE_OUTCOME_BYTES: usize = 64 << 10;
 
 /// Sanitizes an outcome on a blocking thread.
 pub(super) async fn sanitized_off_executor(
-    outcome: Outcome,
+    mut outcome: Outcome,
     inner: &Arc<Inner>,
 ) -> (Outcome, usize) {
-    let Ok(executor) = tokio::runtime::Handle::try_current() else {
-        return sanitized(outcome, inner);
-    };
     let inner = Arc::clone(inner);
+    let work = move || {
+        let altered = sanitize(&mut outcome, &inner);
+        (outcome, altered)
+    };
+    let Ok(executor) = tokio::runtime::Handle::try_current() else { return work() };
     // FAIL CLOSED: a result that was not redacted is not shown.
     let lost = |_| {
         let failure = Failure::new(FailureCode::UnknownOutcome, "the result could not be redacted");
         (Err(failure), 0)
     };
-    executor.spawn_blocking(move || sanitized(outcome, &inner)).await.unwrap_or_else(lost)
+    executor.spawn_blocking(work).await.unwrap_or_else(lost)
 }
 
 /// Whether an outcome is so large that it is sanitized on another thread.
@@ -169,7 +168,8 @@ impl Sanitizer<'_> {
     }
 
     /// What a failure says takes the same way as a result.
-    fn failure(&self, failure: Failure) -> Failure {
+    #[cold]
+    fn failure(&self, failure: &mut Failure) {
         // What only the operator reads is no part of what the model is told was cleaned.
         let read: usize = [Some(failure.message()), failure.next()]
             .into_iter()
@@ -178,7 +178,10 @@ impl Sanitizer<'_> {
             .map(|cleaned| cleaned.stripped + cleaned.made_visible)
             .sum();
         self.altered.set(self.altered.get() + read);
-        let failure = self.redactor.failure(failure).reworded(|text| {
+        // FAIL CLOSED: if this panics, no text is left that was not redacted.
+        let lost = Failure::new(FailureCode::UnknownOutcome, "the failure could not be redacted");
+        let whole = std::mem::replace(failure, lost);
+        let whole = self.redactor.failure(whole).reworded(|text| {
             let (changed, _) = self.redactor.sanitize_and_redact(text);
             let long = changed.as_deref().unwrap_or(text);
             match long.len() > MAX_MESSAGE_BYTES {
@@ -191,7 +194,7 @@ impl Sanitizer<'_> {
             }
         });
         // A text that was cut may end in half a secret, also as it reads now.
-        self.redactor.failure(failure)
+        *failure = self.redactor.failure(whole);
     }
 
     /// Changes every text of an output, whether it stands in a block, in data or in a key.
@@ -321,7 +324,7 @@ fn bytes(output: &Output) -> usize {
     };
     let blocks: usize = output.blocks.iter().map(size).sum();
     let between = output.blocks.len().saturating_sub(1);
-    (blocks + between).max(output.structured.as_ref().map_or(0, json_size))
+    (blocks + between).max(output.structured.as_deref().map_or(0, json_size))
 }
 
 const BUDGET_USED_UP: &str = "\n[… truncated: the byte budget of this run is used up …]\n";
@@ -334,7 +337,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
     if bytes(output) <= room {
         return cut;
     }
-    let of = cut.map_or_else(|| output.blocks.iter().map(chars).sum(), |cut| cut.of);
+    let of = cut.map_or_else(|| output.blocks.iter().map(chars).sum(), |cut| cut.total_chars);
     output.structured = None;
     let (mut left, mut shown, mut kept) = (room, 0, Vec::new());
     for block in output.blocks.drain(..) {
@@ -369,7 +372,11 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
         break;
     }
     output.blocks = kept;
-    Some(Truncation { of, shown, kept: cut.and_then(|cut| cut.kept) })
+    Some(Truncation {
+        total_chars: of,
+        shown_chars: shown,
+        artifact: cut.and_then(|cut| cut.artifact),
+    })
 }
 
 pub(super) fn chars(block: &Block) -> usize {
@@ -424,7 +431,7 @@ mod tests {
             room in 1usize..200,
         ) {
             let blocks: Vec<Block> = texts.iter().map(|text| Block::text(text.clone())).collect();
-            let structured = data.then(|| json!(texts));
+            let structured = data.then(|| Box::new(json!(texts)));
             let mut output = Output { blocks, structured };
             let before = output.clone();
             match squeeze(&mut output, room, None) {
@@ -432,7 +439,7 @@ mod tests {
                 Some(cut) => {
                     prop_assert!(bytes(&output) <= room);
                     prop_assert!(output.to_text().len() <= room);
-                    prop_assert!(cut.shown <= cut.of);
+                    prop_assert!(cut.shown_chars <= cut.total_chars);
                     prop_assert!(bytes(&before) > room);
                 }
             }

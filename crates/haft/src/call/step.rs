@@ -43,10 +43,10 @@ pub(crate) enum Need {
     /// The answer of an approver.
     Approval(Box<OpenApproval>),
     /// Concurrency slot, locks, resource keys, tool slot.
-    Acquire(Box<AuthorizedCall>, Instant),
+    Acquire(AuthorizedCall, Instant),
     /// The intent in the journal: `CallMachine::intent`.
     WriteIntent,
-    /// The outcome of the body and the layers: `CallMachine::take_execution`.
+    /// The outcome of the body and the layers: `CallMachine::execution_mut`.
     Execute,
     /// A hook after the body.
     PostHook(Arc<CompletedCall>, usize, Box<Outcome>),
@@ -68,13 +68,13 @@ pub(crate) enum Input {
     MessageEnd(StopReason),
     ApprovalPermit(Option<QueuePermit>),
     Answer(Box<OpenApproval>, Box<Result<Answered, Failure>>),
-    Acquired(Box<AuthorizedCall>, Result<CallLocks, Failure>),
+    Acquired(AuthorizedCall, Box<Result<CallLocks, Failure>>),
     IntentWritten {
         result: Result<(), BoxError>,
         took_time: bool,
     },
-    /// The execution has its outcome.
-    Executed(Box<Execution>),
+    /// The execution has its outcome. One that was taken comes back.
+    Executed(Option<Box<Execution>>),
     PostHook(Box<PostCallResult>),
     Sanitized(Box<Outcome>, usize),
     Truncated(Box<Output>, Box<Truncation>),

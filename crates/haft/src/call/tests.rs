@@ -21,7 +21,6 @@ use serde_json::json;
 
 use super::{
     acquire,
-    execute::Execution,
     machine::CallMachine,
     record::Parent,
     step::{Input, Need, Step},
@@ -185,8 +184,8 @@ impl World {
     }
 
     fn call(&self, id: &str, parent: Option<Arc<Parent>>) -> Driven {
-        let call = ToolCall::new(id, "act", json!({"n": 1}));
-        let (cx, mut validated) = validate_call(&self.turn, call);
+        let mut call = ToolCall::new(id, "act", json!({"n": 1}));
+        let (cx, mut validated) = validate_call(&self.turn, &mut call);
         self.turn.register(&cx);
         let reservation = self.turn.reserve_budget(&mut validated, Some(1));
         let machine = CallMachine::new(&self.turn, validated, cx.clone(), parent, reservation);
@@ -207,7 +206,7 @@ impl World {
             let ends = seen.finished.get(&call.id).copied().unwrap_or_default();
             assert_eq!(ends, usize::from(call.result.is_some()), "terminal events of {}", call.id);
         }
-        let holding = |call: &&Driven| matches!(call.at, At::Execution(_)) && !call.is_nested();
+        let holding = |call: &&Driven| matches!(call.at, At::Execution) && !call.is_nested();
         if self.parts.class != ConcurrencyClass::ReadOnly {
             assert!(calls.iter().filter(holding).count() <= 1, "two exclusive calls run at once");
         }
@@ -234,7 +233,7 @@ enum At {
     /// Waits for locks that another call holds.
     Locks(BoxFuture<'static, Input>),
     /// Between the intent and the end of the body.
-    Execution(Box<Execution>),
+    Execution,
     Done,
 }
 
@@ -270,14 +269,15 @@ impl Driven {
                     return false;
                 }
             },
-            At::Execution(mut execution) => {
+            At::Execution => {
                 let options = if world.parts.faults { 3 } else { 1 };
                 lock(&world.seen).body = choices.choose(options);
                 let mut task = task::Context::from_waker(Waker::noop());
+                let execution = self.machine.execution_mut().expect("an execution");
                 let Some(Poll::Ready(())) = execution.poll(&world.turn, &mut task) else {
                     panic!("the body of this test is ready at once")
                 };
-                Input::Executed(execution)
+                Input::Executed(None)
             }
             At::Need(need) => match self.answer(world, choices, need) {
                 Some(input) => input,
@@ -285,17 +285,14 @@ impl Driven {
             },
         };
         match self.machine.advance(&world.turn, input) {
-            Step::Wait(Need::Execute) => {
-                let execution = self.machine.take_execution().expect("an execution");
-                self.at = At::Execution(execution);
-            }
+            Step::Wait(Need::Execute) => self.at = At::Execution,
             Step::Wait(Need::Acquire(call, deadline)) => {
                 let turn = Arc::clone(&world.turn);
                 let parent = self.machine.facts().shared_parent();
                 self.at = At::Locks(Box::pin(async move {
                     let parent = parent.as_deref();
-                    let locks = acquire::acquire(&turn, call.admitted(), parent, deadline).await;
-                    Input::Acquired(call, locks)
+                    let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
+                    Input::Acquired(call, Box::new(locks))
                 }));
             }
             Step::Wait(need) => self.at = At::Need(need),
@@ -428,7 +425,7 @@ fn play(world: &World, calls: usize, prefix: Vec<usize>) -> (Choices, usize) {
         assert!(moved, "calls wait for each other (deadlock)");
         steps += 1;
         world.check(&driven);
-        if !nested && matches!(driven[0].at, At::Execution(_)) {
+        if !nested && matches!(driven[0].at, At::Execution) {
             nested = true;
             let cx = driven[0].cx.clone();
             let profile = cx.profile().cloned().expect("it executes");

@@ -79,7 +79,7 @@ pub(super) async fn truncate(
     let keeper = Keeper { turn, cx, label };
     let mut out = TruncatedOutput {
         output: Output::default(),
-        truncation: Truncation { of: 0, shown: 0, kept: None },
+        truncation: Truncation { total_chars: 0, shown_chars: 0, artifact: None },
         stored: Vec::new(),
     };
     let (media, words): (Vec<Block>, Vec<Block>) = blocks
@@ -91,10 +91,10 @@ pub(super) async fn truncate(
     let (mut pictures, mut notes) = (Vec::new(), Vec::new());
     for block in media {
         let size = weight(&block);
-        out.truncation.of += size;
+        out.truncation.total_chars += size;
         if size <= media_room {
             media_room -= size;
-            out.truncation.shown += size;
+            out.truncation.shown_chars += size;
             pictures.push(block);
         } else {
             let kept = match notes.len() {
@@ -116,7 +116,7 @@ pub(super) async fn truncate(
             let body = artifact::spread(data).into();
             let kept = keeper.keep(body, artifact::JSON, Items::of(data)).await;
             notes.push(data_note(size, &kept, keeper.reader()));
-            out.truncation.of += size;
+            out.truncation.total_chars += size;
             out.stored.extend(kept.ok().map(|facts| (facts, 0)));
         } else {
             out.output.structured = Some(data.clone());
@@ -125,16 +125,16 @@ pub(super) async fn truncate(
     let notes = fitting(notes, room / 2);
     room = room.saturating_sub(notes.as_ref().map_or(0, |note| note.chars().count() + 1));
     if text_size.saturating_sub(1) <= room {
-        out.truncation.of += text_size.saturating_sub(1);
-        out.truncation.shown += text_size.saturating_sub(1);
+        out.truncation.total_chars += text_size.saturating_sub(1);
+        out.truncation.shown_chars += text_size.saturating_sub(1);
         out.output.blocks = words;
     } else {
         out.output.structured.take_if(|data| json_size(data) > limit / BESIDE);
         let whole = Whole::of(words, hard, &turn.inner);
         let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
         let (shown, blocks) = whole.shown(room, &kept, keeper.reader());
-        out.truncation.of += whole.chars;
-        out.truncation.shown += shown;
+        out.truncation.total_chars += whole.chars;
+        out.truncation.shown_chars += shown;
         out.output.blocks = blocks;
         if let Ok(facts) = kept {
             out.stored.insert(0, (facts, shown));
@@ -142,7 +142,7 @@ pub(super) async fn truncate(
     }
     out.output.blocks.extend(notes.map(Block::text));
     out.output.blocks.extend(pictures);
-    out.truncation.kept = out.stored.first().map(|(facts, _)| facts.id);
+    out.truncation.artifact = out.stored.first().map(|(facts, _)| facts.id);
     out
 }
 

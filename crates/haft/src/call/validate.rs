@@ -44,6 +44,8 @@ pub(crate) struct Parts {
     pub(crate) seen: Arc<TaintTracker>,
     /// What hooks, rules and approvers have added; most often nothing.
     pub(crate) added: Option<Box<Added>>,
+    /// The last verdict: that of the rules, and then that of the authorization. A denial at first.
+    verdict: Verdict,
 }
 
 /// What hooks, rules and approvers have added to a call before its authorization.
@@ -52,7 +54,7 @@ pub(crate) struct Added {
     /// Arguments that a person supplied because a judge asked for them.
     pub(crate) supplied: Vec<String>,
     /// A hook's allow: it lifts the default's ask, and nothing else.
-    pub(crate) vouched: Option<Verdict>,
+    pub(crate) hook_allow: Option<Verdict>,
     /// The ask of a rule that then changed the arguments: it holds although what it asked about may
     /// be gone.
     pub(crate) asked: Option<Verdict>,
@@ -106,20 +108,20 @@ impl ValidatedCall {
         let cx = &self.0.cx;
         PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.claim, cx.scope())
             .with_taint(&self.0.seen)
-            .with_answers(self.supplied(), self.vouched())
+            .with_answers(self.supplied_arguments(), self.hook_allow())
             .with_context(cx)
     }
 
     /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
     /// marks as secret. The body gets the unredacted ones.
     #[must_use]
-    pub fn shown(&self) -> Arc<Value> {
-        self.shown_with(&self.0.json)
+    pub fn redacted_arguments(&self) -> Arc<Value> {
+        self.redact_arguments(&self.0.json)
     }
 
     /// Redacts other arguments for this call in the same way, such as a proposed edit.
     #[must_use]
-    pub fn shown_with(&self, arguments: &Arc<Value>) -> Arc<Value> {
+    pub fn redact_arguments(&self, arguments: &Arc<Value>) -> Arc<Value> {
         redactor_of(&self.0.cx).arguments(self.0.entry.input(), arguments)
     }
 
@@ -150,21 +152,21 @@ impl ValidatedCall {
 
     /// Returns the taint tracker of the run.
     #[must_use]
-    pub fn seen(&self) -> &Arc<TaintTracker> {
+    pub fn taint(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
     /// Returns the arguments that an approver supplied because a policy required them.
     #[must_use]
-    pub fn supplied(&self) -> &[String] {
+    pub fn supplied_arguments(&self) -> &[String] {
         self.0.added.as_ref().map_or(&[], |added| &added.supplied)
     }
 
     /// Returns the allow of a hook, if there is one. It replaces a missing rule; it overrides no
     /// ask and no deny.
     #[must_use]
-    pub fn vouched(&self) -> Option<&Verdict> {
-        self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
+    pub fn hook_allow(&self) -> Option<&Verdict> {
+        self.0.added.as_ref().and_then(|added| added.hook_allow.as_ref())
     }
 
     /// Returns whether a hook, a rule, an approver or the host has added something to the call.
@@ -185,7 +187,7 @@ impl ValidatedCall {
     /// Forgets what hooks said for or against it, because they are asked again.
     pub(crate) fn forget_opinions(&mut self) {
         if let Some(added) = &mut self.0.added {
-            added.vouched = None;
+            added.hook_allow = None;
             added.opinions.clear();
         }
     }
@@ -223,6 +225,15 @@ impl ValidatedCall {
 
     pub(crate) fn shared_repairs(&self) -> Option<&Arc<[Repair]>> {
         self.0.repairs.as_ref()
+    }
+
+    /// Sets the verdict. Only the authorization does so.
+    pub(super) fn set_verdict(&mut self, verdict: Verdict) {
+        self.0.verdict = verdict;
+    }
+
+    pub(super) fn verdict(&self) -> &Verdict {
+        &self.0.verdict
     }
 
     pub(crate) fn args(&self) -> &Args {
@@ -305,44 +316,14 @@ pub(crate) fn resolve(
 /// Takes a call in for a tool that is already resolved.
 pub(crate) fn validate(
     entry: Arc<RegisteredTool>,
-    mut call: ToolCall,
+    call: &mut ToolCall,
     cx: ToolContext,
     terms: Terms<'_>,
 ) -> Result<ValidatedCall, Failure> {
-    let Terms { limit, repair, .. } = terms;
-    let mut repairs = Vec::new();
     let (restore, limits) = call.take_host_parts();
-    let mut map = match call.arguments {
-        Arguments::Text(text) => {
-            let (map, steps) = syntax::object(&text, limit, repair)?;
-            repairs = steps;
-            map
-        }
-        Arguments::Json(Value::Object(map)) => {
-            let mut left = limit;
-            if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
-                return Err(Failure::new(
-                    FailureCode::UnparseableArguments,
-                    format!("the arguments are nested too deep, or longer than {limit} bytes"),
-                )
-                .with_next("send less at once"));
-            }
-            map
-        }
-        // Providers that carry data write "no arguments" in several ways.
-        Arguments::Json(Value::Null) => Map::new(),
-        Arguments::Json(other) => {
-            let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
-            let Some((map, steps)) = inside else {
-                return Err(Failure::new(
-                    FailureCode::UnparseableArguments,
-                    format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
-                )
-                .with_next("send the arguments again as one JSON object"));
-            };
-            repairs = steps;
-            map
-        }
+    let (mut map, repairs) = match &mut call.arguments {
+        Arguments::Text(text) => syntax::object(text, terms.limit, terms.repair)?,
+        Arguments::Json(json) => object_of(json.take(), &terms)?,
     };
     if let Some(restore) = restore {
         restore.apply(&mut map);
@@ -352,6 +333,37 @@ pub(crate) fn validate(
         admitted.added_mut().limits = limits;
     }
     Ok(admitted)
+}
+
+/// Returns arguments that a provider delivers as data.
+#[inline(never)]
+fn object_of(json: Value, terms: &Terms<'_>) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
+    let Terms { limit, repair, .. } = *terms;
+    match json {
+        Value::Object(map) => {
+            let mut left = limit;
+            if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
+                return Err(Failure::new(
+                    FailureCode::UnparseableArguments,
+                    format!("the arguments are nested too deep, or longer than {limit} bytes"),
+                )
+                .with_next("send less at once"));
+            }
+            Ok((map, Vec::new()))
+        }
+        // Providers that carry data write "no arguments" in several ways.
+        Value::Null => Ok((Map::new(), Vec::new())),
+        other => {
+            let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
+            inside.ok_or_else(|| {
+                Failure::new(
+                    FailureCode::UnparseableArguments,
+                    format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
+                )
+                .with_next("send the arguments again as one JSON object")
+            })
+        }
+    }
 }
 
 fn take_in(
@@ -370,18 +382,8 @@ fn take_in(
     let refused =
         |json: Value| Unexplained::describe(schema, entry.name().as_str(), json, timeout, deadline);
     if !schema.is_valid(&json) {
-        // What may destroy is repaired only where there is nothing to interpret.
-        let steps = match terms.repair {
-            RepairPolicy::Off => Vec::new(),
-            _ => {
-                let time = timeout.unwrap_or(terms.timeout);
-                let time = time.min(deadline.unwrap_or(terms.deadline));
-                let until = after(terms.clock.now(), time);
-                let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
-                let stop = Stop::when(&is_over);
-                schema.repair_until(&mut json, entry.declared().may_destroy(), &stop)
-            }
-        };
+        let time = timeout.unwrap_or(terms.timeout).min(deadline.unwrap_or(terms.deadline));
+        let steps = repaired(&entry, &mut json, &cx, &terms, time);
         if steps.is_empty() {
             return Err(refused(json));
         }
@@ -414,8 +416,27 @@ fn take_in(
     let claim = claimed.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
-    let added = None;
-    Ok(ValidatedCall(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added })))
+    let (added, verdict) = (None, Verdict::deny("it is not authorized"));
+    let parts = Parts { entry, json, args, claim, cx, repairs, seen, added, verdict };
+    Ok(ValidatedCall(Box::new(parts)))
+}
+
+/// Repairs arguments that the schema does not accept, within a time.
+#[cold]
+fn repaired(
+    entry: &RegisteredTool,
+    json: &mut Value,
+    cx: &ToolContext,
+    terms: &Terms<'_>,
+    time: Duration,
+) -> Vec<Repair> {
+    if terms.repair == RepairPolicy::Off {
+        return Vec::new();
+    }
+    let until = after(terms.clock.now(), time);
+    let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
+    // What may destroy is repaired only where there is nothing to interpret.
+    entry.input().repair_until(json, entry.declared().may_destroy(), &Stop::when(&is_over))
 }
 
 /// A type that refuses a value shows it; what the schema marks as a secret is not shown back.

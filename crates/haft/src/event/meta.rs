@@ -53,14 +53,14 @@ pub struct EventMeta {
     /// Converts the time to wall-clock time.
     pub(super) anchor: Anchor,
     /// The run, turn and agent. Shared, because every event has it.
-    pub who: Arc<EventSource>,
+    pub source: Arc<EventSource>,
 }
 
 impl EventMeta {
     /// Returns the run.
     #[must_use]
     pub fn run(&self) -> &RunId {
-        &self.who.run
+        &self.source.run
     }
 
     /// Returns the wall-clock time.
@@ -82,12 +82,12 @@ impl Serialize for EventMeta {
         let mut out = to.serialize_struct("At", 5)?;
         out.serialize_field("seq", &self.seq)?;
         out.serialize_field("unix_us", &self.unix_micros())?;
-        out.serialize_field("run", &self.who.run)?;
-        out.serialize_field("cycle", &self.who.cycle)?;
-        if self.who.agent_path.is_empty() {
+        out.serialize_field("run", &self.source.run)?;
+        out.serialize_field("cycle", &self.source.cycle)?;
+        if self.source.agent_path.is_empty() {
             out.skip_field("agent_path")?
         } else {
-            out.serialize_field("agent_path", &self.who.agent_path)?
+            out.serialize_field("agent_path", &self.source.agent_path)?
         }
         out.end()
     }

@@ -68,9 +68,9 @@ pub struct Lagged {
     /// The number of the last of them.
     pub to_seq: u64,
     /// How many of them were progress events.
-    pub notes: u64,
+    pub progress_events: u64,
     /// How many of them were terminal events.
-    pub ends: u64,
+    pub terminal_events: u64,
 }
 
 /// Counts of events up to a point, by kind.
@@ -98,8 +98,8 @@ impl Mark {
             count,
             from_seq: self.seq + 1,
             to_seq: until.seq,
-            notes: until.notes.saturating_sub(self.notes),
-            ends: until.ends.saturating_sub(self.ends),
+            progress_events: until.notes.saturating_sub(self.notes),
+            terminal_events: until.ends.saturating_sub(self.ends),
         })
     }
 }
@@ -118,7 +118,7 @@ impl Rank {
     fn of(event: &Event) -> Self {
         match event {
             _ if event.is_terminal() => Self::End,
-            _ if event.is_note() => Self::Note,
+            _ if event.is_progress() => Self::Note,
             _ => Self::Plain,
         }
     }
@@ -171,7 +171,7 @@ impl Hub {
         let before = state.mark;
         state.mark.count(rank);
         let after = state.mark;
-        let at = EventMeta { seq: after.seq, time, anchor, who };
+        let at = EventMeta { seq: after.seq, time, anchor, source: who };
         if state.queues.is_empty() {
             return Numbered::Alone(at, event);
         }

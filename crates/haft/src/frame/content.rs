@@ -28,7 +28,7 @@ impl RenderResult for ToolResult {
         let mut content = framed.empty_content();
         match &self.outcome {
             Answer::Output(output) => {
-                content.structured = output.structured.as_ref();
+                content.structured = output.structured.as_deref();
                 content.blocks = framed.escaped(&output.blocks);
             }
             Answer::Failure { failure, .. } => {
@@ -138,7 +138,7 @@ mod tests {
             origin: None,
             truncation: None,
             repairs: None,
-            instead_by: None,
+            replaced_by: None,
             tier: None,
             left: None,
             elapsed: std::time::Duration::ZERO,

@@ -61,6 +61,22 @@ impl<H: Hook + ?Sized> Hook for Arc<H> {
     }
 }
 
+impl<F> Hook for F
+where
+    F: Fn(&ValidatedCall) -> Result<PreCallDecision, Failure> + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        "a hook function"
+    }
+
+    fn before<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
+        Box::pin(std::future::ready(self(call)))
+    }
+}
+
 /// Makes a hook from a function that runs before each call.
 ///
 /// ```

@@ -30,6 +30,25 @@ use crate::{
 ///
 /// An error, a panic or a timeout is never taken as consent. Before a body it stops the call
 /// (`hook_failed`); after a body it turns the call into a failure whose body ran.
+///
+/// A closure with a typed parameter is a hook that runs before each call; [`before_fn`] gives it a
+/// name.
+///
+/// ```
+/// use haft::{hooks::PreCallDecision, turn::ValidatedCall};
+///
+/// let runtime = haft::Runtime::builder().hook(|call: &ValidatedCall| {
+///     println!("{} is about to be authorized", call.tool().name());
+///     Ok(PreCallDecision::proceed())
+/// });
+/// # let _ = runtime;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a hook",
+    label = "not a hook",
+    note = "for a closure, write `before_fn(\"its name\", |call| Ok(PreCallDecision::proceed()))`, or give its parameter the type `&ValidatedCall`",
+    note = "otherwise implement `Hook`"
+)]
 pub trait Hook: Send + Sync + 'static {
     /// Returns its name, for messages and records. Called once, when the runtime is built.
     fn name(&self) -> &str;

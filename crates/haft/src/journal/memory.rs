@@ -5,6 +5,7 @@
 //! intent is stored in the call's context, so that the outcome finds its slot without a search.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -21,7 +22,7 @@ use serde_json::Value;
 
 use super::{
     CallIntent, CallOutcome, Journal, WriteStatus,
-    record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery, head_of},
+    record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
@@ -81,6 +82,8 @@ struct Slot {
     intent: Option<SlotIntent>,
     policy: Option<Box<PolicyRecord>>,
     end: Option<OutcomeRecord>,
+    /// The output of the end. The next record in this slot uses the same memory.
+    output: String,
     /// About how many bytes it takes.
     weight: usize,
 }
@@ -91,7 +94,6 @@ struct SlotIntent {
     class: ConcurrencyClass,
     verdict: Verdict,
     repairs: Option<Arc<[Repair]>>,
-    weight: usize,
 }
 
 /// What may be large in an evicted record. It is freed after the lock is released.
@@ -144,7 +146,8 @@ impl MemoryJournal {
     #[must_use]
     pub fn find(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
         let ring = self.lock();
-        let records = ring.numbers().filter_map(|number| ring.record(number, self.max));
+        let slots = ring.numbers().filter_map(|number| ring.slot(number, self.max));
+        let records = slots.map(|slot| slot.record(self.output > 0));
         let wanted = |record: &ExecutionRecord| query.matches(record);
         let found = match query.is_oldest_first {
             true => records.filter(wanted).take(query.most()).collect(),
@@ -181,20 +184,37 @@ impl MemoryJournal {
         }
     }
 
+    /// Returns the start of the output, as it is kept.
+    fn shown<'a>(&self, settled: &CallOutcome<'a>) -> Option<Cow<'a, str>> {
+        let output = settled.answer.output().filter(|_| self.output > 0)?;
+        Some(match output.as_text() {
+            Cow::Borrowed(text) => Cow::Borrowed(head(text, self.output)),
+            Cow::Owned(text) => Cow::Owned(head(&text, self.output).to_owned()),
+        })
+    }
+
+    /// Appends the record of a call without intent: it was not to run, or its intent was evicted.
+    #[cold]
+    fn push_outcome(&self, settled: &CallOutcome<'_>, shown: Option<&str>) {
+        let (mut ring, anchor) = self.lock_at(settled.began);
+        let call = (settled.call, settled.began, anchor);
+        let (_, evicted) = ring.push(call, self.max, |slot| slot.set_end(settled, shown));
+        self.evict_over_limit(ring, evicted);
+    }
+
     /// Evicts the oldest records until the rest is within the limit of bytes. What is large is
     /// freed without the lock.
-    fn make_room<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
-        loop {
-            let is_over = ring.bytes > self.max_bytes && ring.oldest < ring.next;
-            if !is_over {
-                drop(ring);
-                return drop(evicted);
-            }
+    fn evict_over_limit<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
+        while ring.bytes > self.max_bytes && ring.oldest < ring.next {
+            let at = slot_of(ring.oldest, self.max);
             let next = ring.evict_oldest(self.max);
+            let output = ring.slots.get_mut(at).map(|slot| std::mem::take(&mut slot.output));
             drop(ring);
-            drop(std::mem::replace(&mut evicted, next));
+            drop((std::mem::replace(&mut evicted, next), output));
             ring = self.lock();
         }
+        drop(ring);
+        drop(evicted);
     }
 }
 
@@ -214,8 +234,23 @@ impl Slot {
             intent: None,
             policy: None,
             end: None,
+            output: String::new(),
             weight: 0,
         }
+    }
+
+    /// Writes another call over an evicted one.
+    fn replace(&mut self, call: &ToolContext, began: Instant, anchor: Anchor) {
+        let scope = call.scope();
+        if !Arc::ptr_eq(&self.agent_path, &scope.agent_path) {
+            self.agent_path = Arc::clone(&scope.agent_path);
+        }
+        self.run.clone_from(&scope.run);
+        self.call.clone_from(call.call_id());
+        self.requested_name.clone_from(call.requested_name());
+        self.tool_name.clone_from(call.tool_name());
+        (self.cycle, self.depth) = (scope.cycle, scope.depth);
+        (self.began, self.anchor) = (began, anchor);
     }
 
     /// Returns whether it is the open intent of this call.
@@ -226,19 +261,48 @@ impl Slot {
             && self.run == *call.run_id()
     }
 
-    /// Estimates its size. A model may make up a name or an id of any length. The name of the tool
-    /// is the same text, or one that a tool has.
-    fn estimate(&self) -> usize {
-        size_of::<Self>()
-            + self.call.as_str().len()
-            + self.requested_name.as_str().len()
-            + self.intent.as_ref().map_or(0, |intent| intent.weight)
-            + self.end.as_ref().map_or(0, OutcomeRecord::memory_size)
-            + self.policy.as_ref().map_or(0, |policy| policy.memory_size())
+    /// Estimates the size of a record without intent and end. A model may make up a name or an id
+    /// of any length. The name of the tool is the same text, or one that a tool has.
+    fn base_size(&self) -> usize {
+        size_of::<Self>() + self.call.as_str().len() + self.requested_name.as_str().len()
+    }
+
+    /// Writes how the call ended. Returns about how many bytes that takes.
+    fn set_end(&mut self, settled: &CallOutcome<'_>, output: Option<&str>) -> usize {
+        let answer = settled.answer;
+        let failure = answer.failure();
+        self.output.clear();
+        self.output.push_str(output.unwrap_or_default());
+        let end = OutcomeRecord {
+            failed: failure.map(Failure::code),
+            error: failure.map(|f| head(f.message(), MAX_MESSAGE_CHARS).to_owned()),
+            cause: failure
+                .and_then(Failure::cause)
+                .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
+            output: None,
+            label: answer.label(),
+            truncation: answer.truncation.clone(),
+            execution: answer.execution(),
+            tier: answer.tier.clone(),
+            stats: settled.stats.clone(),
+            elapsed: answer.elapsed(),
+        };
+        let policy = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
+            Box::new(PolicyRecord {
+                verdict: verdict.clone(),
+                explanation: Arc::clone(explanation),
+                answered_by: settled.answered_by.map(Arc::from),
+            })
+        });
+        let size = end.memory_size()
+            + self.output.capacity()
+            + policy.as_ref().map_or(0, |policy| policy.memory_size());
+        (self.end, self.policy) = (Some(end), policy);
+        size
     }
 
     /// Returns it as people read it.
-    fn record(&self) -> ExecutionRecord {
+    fn record(&self, has_output: bool) -> ExecutionRecord {
         ExecutionRecord {
             run: self.run.clone(),
             cycle: self.cycle,
@@ -255,7 +319,10 @@ impl Slot {
                 repairs: intent.repairs.as_deref().unwrap_or_default().to_vec(),
             }),
             policy: self.policy.clone(),
-            end: self.end.clone(),
+            end: self.end.clone().map(|end| OutcomeRecord {
+                output: (has_output && end.failed.is_none()).then(|| self.output.as_str().into()),
+                ..end
+            }),
         }
     }
 }
@@ -271,10 +338,6 @@ impl Ring {
         is_kept.then(|| self.slots.get(slot_of(number, max)))?
     }
 
-    fn record(&self, number: u64, max: usize) -> Option<ExecutionRecord> {
-        self.slot(number, max).map(Slot::record)
-    }
-
     /// Whether records of this runtime are redacted when they are read.
     fn knows(&mut self, redactor: &RuntimeRedactor) -> bool {
         if self.redactors.iter().any(|known| known.shares_secrets_with(redactor)) {
@@ -287,20 +350,30 @@ impl Ring {
         room
     }
 
-    /// Appends a record, over the oldest one if there are `max`. Returns its number, and what was
-    /// large in the record that it replaced.
-    fn push(&mut self, mut slot: Slot, max: usize) -> (u64, Evicted) {
-        slot.weight = slot.estimate();
-        self.bytes += slot.weight;
+    /// Appends a record, over the oldest one if there are `max`. `fill` completes it and returns
+    /// about how many bytes that takes. Returns its number, and what was large in the record that
+    /// it replaced.
+    fn push(
+        &mut self,
+        (call, began, anchor): (&ToolContext, Instant, Anchor),
+        max: usize,
+        fill: impl FnOnce(&mut Slot) -> usize,
+    ) -> (u64, Evicted) {
         let number = self.next;
         let evicted = match usize::try_from(number - self.oldest) {
             Ok(kept) if kept < max => Evicted::default(),
             _ => self.evict_oldest(max),
         };
+        let at = slot_of(number, max);
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.replace(call, began, anchor);
+        } else {
+            self.slots.push(Slot::of(call, began, anchor));
+        }
         self.next += 1;
-        match self.slots.get_mut(slot_of(number, max)) {
-            Some(old) => *old = slot,
-            None => self.slots.push(slot),
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.weight = slot.base_size() + fill(slot);
+            self.bytes += slot.weight;
         }
         (number, evicted)
     }
@@ -322,11 +395,12 @@ impl Ring {
         if position == 0 {
             return None;
         }
+        if position >> SEQUENCE_BITS == journal >> SEQUENCE_BITS {
+            let number = position & ((1 << SEQUENCE_BITS) - 1);
+            return self.slot(number, max).is_some_and(|slot| slot.end.is_none()).then_some(number);
+        }
         let is_its =
             |number: &u64| self.slot(*number, max).is_some_and(|slot| slot.is_intent_of(call));
-        if position >> SEQUENCE_BITS == journal >> SEQUENCE_BITS {
-            return Some(position & ((1 << SEQUENCE_BITS) - 1)).filter(is_its);
-        }
         self.numbers().rev().find(is_its)
     }
 }
@@ -353,7 +427,8 @@ impl Journal for MemoryJournal {
             return WriteStatus::Now(Ok(()));
         }
         let weight = memory_size_of(intended.arguments, self.max_bytes);
-        let (mut ring, anchor) = self.lock_at(intended.began);
+        let began = intended.began;
+        let (mut ring, anchor) = self.lock_at(began);
         // What a schema marks as secret cannot be recognized later, so it is redacted now.
         let redact_now = !ring.knows(intended.redactor) || intended.tool.input().marks_secrets();
         let intent = SlotIntent {
@@ -364,12 +439,12 @@ impl Journal for MemoryJournal {
             class: intended.class,
             verdict: intended.verdict.clone(),
             repairs: intended.repairs.map(Arc::clone),
-            weight,
         };
-        let mut slot = Slot::of(intended.call, intended.began, anchor);
-        slot.intent = Some(intent);
-        let (number, evicted) = ring.push(slot, self.max);
-        self.make_room(ring, evicted);
+        let (number, evicted) = ring.push((intended.call, began, anchor), self.max, |slot| {
+            slot.intent = Some(intent);
+            weight
+        });
+        self.evict_over_limit(ring, evicted);
         intended.call.set_journal_position(self.id | number);
         WriteStatus::Now(Ok(()))
     }
@@ -378,58 +453,24 @@ impl Journal for MemoryJournal {
         if self.max == 0 {
             return WriteStatus::Now(Ok(()));
         }
-        let end = outcome_record(settled, self.output);
-        let policy = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
-            Box::new(PolicyRecord {
-                verdict: verdict.clone(),
-                explanation: Arc::clone(explanation),
-                answered_by: settled.answered_by.map(Arc::from),
-            })
-        });
-        let (mut ring, anchor) = self.lock_at(settled.began);
+        let shown = self.shown(settled);
+        let mut ring = self.lock();
         let found = ring.intent_of(settled.call, self.id, self.max);
         let at = found.map(|number| slot_of(number, self.max));
-        let evicted = match at.and_then(|at| ring.slots.get_mut(at)) {
-            Some(own) => {
-                own.end = Some(end);
-                own.policy = policy;
-                let weight = own.estimate();
-                let before = std::mem::replace(&mut own.weight, weight);
-                ring.bytes = ring.bytes.saturating_add(weight).saturating_sub(before);
-                Evicted::default()
-            }
-            None => {
-                let mut slot = Slot::of(settled.call, settled.began, anchor);
-                (slot.end, slot.policy) = (Some(end), policy);
-                ring.push(slot, self.max).1
-            }
-        };
-        self.make_room(ring, evicted);
+        if let Some(own) = at.and_then(|at| ring.slots.get_mut(at)) {
+            let size = own.set_end(settled, shown.as_deref());
+            own.weight += size;
+            ring.bytes += size;
+            self.evict_over_limit(ring, Evicted::default());
+        } else {
+            drop(ring);
+            self.push_outcome(settled, shown.as_deref());
+        }
         WriteStatus::Now(Ok(()))
     }
 
     fn find(&self, query: &RecordQuery) -> Option<Vec<ExecutionRecord>> {
         Some(MemoryJournal::find(self, query))
-    }
-}
-
-/// Makes the record of an outcome.
-fn outcome_record(settled: &CallOutcome<'_>, output: usize) -> OutcomeRecord {
-    let answer = settled.answer;
-    let failure = answer.failure();
-    OutcomeRecord {
-        failed: failure.map(Failure::code),
-        error: failure.map(|f| head(f.message(), MAX_MESSAGE_CHARS).to_owned()),
-        cause: failure
-            .and_then(Failure::cause)
-            .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
-        output: answer.output().and_then(|shown| head_of(shown, output)),
-        label: answer.label(),
-        truncation: answer.truncation.clone(),
-        execution: answer.execution(),
-        tier: answer.tier.clone(),
-        stats: settled.stats.clone(),
-        elapsed: answer.elapsed(),
     }
 }
 

@@ -126,7 +126,7 @@ pub trait Journal: Send + Sync + 'static {
 impl<'a> CallIntent<'a> {
     /// Makes the intent of an authorized call.
     pub(crate) fn of(inner: &'a Inner, call: &'a AuthorizedCall, began: Instant) -> Self {
-        let validated = call.admitted();
+        let validated = call.validated();
         Self {
             call: validated.context(),
             tool: validated.tool(),

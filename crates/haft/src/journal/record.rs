@@ -9,7 +9,7 @@ use std::{
 };
 
 use haft_core::{
-    CallId, ConcurrencyClass, Execution, FailureCode, Label, Output, RunId, ToolName, Verdict,
+    CallId, ConcurrencyClass, Execution, FailureCode, Label, RunId, ToolName, Verdict,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,6 @@ use crate::{
     policy::Explanation,
     schema::Repair,
     secrets::{Redact, RuntimeRedactor},
-    text::head,
     tool_result::Truncation,
 };
 
@@ -153,14 +152,12 @@ pub struct OutcomeRecord {
 }
 
 impl OutcomeRecord {
+    /// Estimates its size, without the output.
     pub(super) fn memory_size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         // A tier is a few words, and counting letters would cost more than it tells.
         let tier = if self.tier.is_some() { 1_000 } else { 0 };
-        text(&self.error)
-            + text(&self.cause)
-            + self.output.as_ref().map_or(0, |text| text.len())
-            + tier
+        text(&self.error) + text(&self.cause) + tier
     }
 }
 
@@ -272,19 +269,6 @@ impl RecordQuery {
             && self.code.is_none_or(|code| end.is_some_and(|end| end.failed == Some(code)))
             && self.since.is_none_or(|since| record.at >= since)
     }
-}
-
-/// Returns the beginning of what a success shows; nothing where nothing is to be kept.
-pub(super) fn head_of(output: &Output, most: usize) -> Option<Box<str>> {
-    if most == 0 {
-        return None;
-    }
-    // One block of text, as most outputs are, is not joined with anything.
-    let text = match output.blocks.as_slice() {
-        [haft_core::Block::Text { text }] => return Some(head(text, most).into()),
-        _ => output.as_text(),
-    };
-    Some(head(&text, most).into())
 }
 
 fn is_empty(path: &Arc<[String]>) -> bool {

@@ -249,6 +249,6 @@ pub(crate) fn checked(entry: &RegisteredTool, output: Output) -> Outcome {
 
 /// Whether an interrupt of the turn stops this call once it runs.
 pub(super) fn yields_to_interrupt(work: &Work<'_>) -> bool {
-    let class = work.permitted.admitted().profile().class;
+    let class = work.permitted.validated().profile().class;
     work.entry.spec().interrupt_of(class) == Interrupt::Cancel
 }

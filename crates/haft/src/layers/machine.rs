@@ -125,7 +125,7 @@ impl ExecuteMachine {
                 None => self.begin(work),
             },
             (Phase::Flight(member), ExecuteInput::Waited(waited, time)) => {
-                match self.waited(work, WaitReason::Flight, waited, time) {
+                match self.waited(work, WaitReason::InFlight, waited, time) {
                     Ok(()) => {
                         let cached = cache::joined(work, member, &mut self.stats);
                         self.cached(work, cached)

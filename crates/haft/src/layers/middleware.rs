@@ -51,7 +51,7 @@ use crate::{
 ///
 ///     fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
 ///         Box::pin(async move {
-///             match call.admitted().arguments().get("region").and_then(|r| r.as_str()) {
+///             match call.validated().arguments().get("region").and_then(|r| r.as_str()) {
 ///                 Some("north") => Ok(Output::text("north is being moved; ask again tomorrow")),
 ///                 _ => next.run().await,
 ///             }

@@ -54,7 +54,7 @@ pub(crate) struct Work<'a> {
 impl<'a> Work<'a> {
     /// Returns what this one call says about its time.
     fn limits(&self) -> Option<&'a CallOverrides> {
-        self.permitted.admitted().limits()
+        self.permitted.validated().limits()
     }
 }
 
@@ -78,7 +78,7 @@ pub struct ExecutionStats {
 
 impl ExecutionStats {
     /// Returns the middleware that answered in place of the tool: nothing of the body ran.
-    pub(crate) fn instead_by(&self) -> Option<Arc<str>> {
+    pub(crate) fn replaced_by(&self) -> Option<Arc<str>> {
         let name = self.answered_by.as_ref().filter(|_| self.attempts == 0)?;
         Some(format!("middleware `{name}`").into())
     }

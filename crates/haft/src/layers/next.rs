@@ -74,7 +74,7 @@ fn hash_of(output: &Output) -> u64 {
         }
     }
     (output.structured.is_some(), values.len()).hash(&mut hash);
-    values.extend(&output.structured);
+    values.extend(output.structured.as_deref());
     // Not recursive: a tool may nest as it likes.
     while let Some(value) = values.pop() {
         std::mem::discriminant(value).hash(&mut hash);

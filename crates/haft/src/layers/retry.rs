@@ -47,7 +47,7 @@ pub(super) fn delay(
 /// Makes a fresh instance of the arguments. They were decoded before, so this fails only where the
 /// author's own code does not answer twice alike.
 pub(super) fn decode(work: &Work<'_>) -> Result<Args, Failure> {
-    let json = work.permitted.admitted().arguments();
+    let json = work.permitted.validated().arguments();
     if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry, json)? {
         return Ok(args);
     }
@@ -67,7 +67,7 @@ fn may_repeat(work: &Work<'_>, retries: &RetryPolicy, failure: &Failure) -> bool
     // A nested call that did not run says nothing about what its caller did before.
     let never_ran = failure.execution() == Execution::NotStarted && work.cx.nested_calls() == 0;
     let harmless = never_ran
-        || work.permitted.admitted().profile().read_only
+        || work.permitted.validated().profile().read_only
         || work.entry.spec().idempotent == Some(true);
     harmless
         && failure.execution() != Execution::Unknown

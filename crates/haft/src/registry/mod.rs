@@ -113,15 +113,17 @@ impl ToolRegistry {
         self.base.get(name)
     }
 
+    /// Returns the tools of a registry that has no sources: they never change.
+    pub(crate) fn without_sources(&self) -> Option<&Arc<ToolSet>> {
+        self.sources.list.is_empty().then_some(&self.base)
+    }
+
     /// Queries the sources, and returns the current tool set and the problems that occurred.
     pub(crate) async fn refresh(
         &self,
         clock: &dyn Clock,
         limit: Duration,
     ) -> Result<(Arc<ToolSet>, Vec<String>), Error> {
-        if self.sources.list.is_empty() {
-            return Ok((Arc::clone(&self.base), Vec::new()));
-        }
         self.sources.opened.get_or_try_init(|| self.open(clock, limit)).await?;
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();

@@ -15,7 +15,6 @@ use haft_core::{DependencyKind, Scope, ToolName, host::RandomState, sync::lock};
 use haft_dialect::{Dialect, ToolExport};
 use haft_policy::HidesRevision;
 use sha2::{Digest, Sha256};
-use smallvec::SmallVec;
 
 use super::{RegisteredTool, ToolView, export::Exports};
 use crate::{host_code::caught, near::NearIndex, policy::Policy};
@@ -213,10 +212,17 @@ pub struct ToolSnapshot {
     tool_set: Arc<ToolSet>,
     withheld: Arc<Withheld>,
     problems: Vec<String>,
-    /// The last export of it, in each dialect.
-    shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
+    /// What was asked of it; most turns ask nothing.
+    asked: Mutex<Option<Box<Asked>>>,
+}
+
+/// What was asked of a snapshot.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The last export, in each dialect.
+    exports: Vec<Arc<ToolExport>>,
     /// Unknown names that were searched, and the most similar tool.
-    suggestions: Mutex<HashMap<Box<str>, Option<usize>>>,
+    suggestions: HashMap<Box<str>, Option<usize>>,
 }
 
 /// Maximum number of unknown names per turn that get a suggestion; a model that invents more is not
@@ -250,8 +256,7 @@ impl ToolSnapshot {
                 withheld = Arc::new(tool_set.without(reasons));
             }
         }
-        let (shown, suggestions) = (Mutex::default(), Mutex::default());
-        Self { tool_set, withheld, problems, shown, suggestions }
+        Self { tool_set, withheld, problems, asked: Mutex::default() }
     }
 
     /// Withholds every tool that is not among these names.
@@ -308,14 +313,15 @@ impl ToolSnapshot {
     }
 
     pub(super) fn remember(&self, export: Arc<ToolExport>) {
-        let mut shown = lock(&self.shown);
-        shown.retain(|earlier| earlier.dialect() != export.dialect());
-        shown.push(export);
+        let mut asked = lock(&self.asked);
+        let exports = &mut asked.get_or_insert_default().exports;
+        exports.retain(|earlier| earlier.dialect() != export.dialect());
+        exports.push(export);
     }
 
     pub(super) fn shown_last(&self, dialect: Dialect) -> Option<Arc<ToolExport>> {
-        let shown = lock(&self.shown);
-        shown.iter().find(|export| export.dialect() == dialect).cloned()
+        let asked = lock(&self.asked);
+        asked.as_ref()?.exports.iter().find(|export| export.dialect() == dialect).cloned()
     }
 
     pub(super) fn exports(&self) -> &Exports {
@@ -335,7 +341,8 @@ impl ToolSnapshot {
     /// Returns the tool most similar to an unknown name. Each name is searched once.
     fn suggestions(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         let entries = self.tool_set.entries();
-        let mut suggestions = lock(&self.suggestions);
+        let mut asked = lock(&self.asked);
+        let suggestions = &mut asked.get_or_insert_default().suggestions;
         if let Some(at) = suggestions.get(name) {
             return at.and_then(|at| entries.get(at));
         }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Instant,
 };
@@ -127,6 +127,7 @@ impl TurnCore {
     }
 
     /// Emits an event of this run. It is not even built without an observer.
+    #[inline]
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         self.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
     }
@@ -288,7 +289,8 @@ impl TurnCore {
 /// Whether and how the model's message has ended.
 #[derive(Default)]
 pub(crate) struct MessageEnd {
-    stop: OnceLock<StopReason>,
+    /// 0 while the message goes on.
+    stop: AtomicU8,
     /// Whether a call waits, or has waited, for the end.
     is_awaited: AtomicBool,
     notify: Notify,
@@ -297,25 +299,32 @@ pub(crate) struct MessageEnd {
 impl MessageEnd {
     /// Sets how the message ended. The first value is kept.
     pub(crate) fn set(&self, stop: StopReason) {
-        if self.stop.get().is_some() {
-            return;
-        }
-        let _ = self.stop.set(stop);
-        fence(Ordering::SeqCst);
-        if self.is_awaited.load(Ordering::SeqCst) {
+        let number = match stop {
+            StopReason::Done => 1,
+            StopReason::Truncated => 2,
+            StopReason::Refused => 3,
+            StopReason::Unknown => 4,
+        };
+        let set = self.stop.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+        if set.is_ok() && self.is_awaited.load(Ordering::SeqCst) {
             self.notify.notify_waiters();
         }
     }
 
     pub(crate) fn get(&self) -> Option<StopReason> {
-        self.stop.get().copied()
+        match self.stop.load(Ordering::SeqCst) {
+            0 => None,
+            1 => Some(StopReason::Done),
+            2 => Some(StopReason::Truncated),
+            3 => Some(StopReason::Refused),
+            _ => Some(StopReason::Unknown),
+        }
     }
 
     pub(crate) async fn wait(&self) -> StopReason {
-        // `set` stores the end and then reads the flag. We set the flag and then read the end. With
-        // both fences, at least one side sees the other, so no notification is lost.
+        // `set` stores the end and then reads the flag. We set the flag and then read the end. All
+        // of it is `SeqCst`, so at least one side sees the other, and no notification is lost.
         self.is_awaited.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
         loop {
             let ended = self.notify.notified();
             if let Some(stop) = self.get() {
@@ -429,7 +438,7 @@ impl PathRules for TurnCore {
         file: &HardLinked,
     ) -> OtherNames {
         let rules = self.inner.policy.file_rules();
-        rules.map_or(OtherNames::Clear, |r| r.other_names(doing, path, file, &self.scope))
+        rules.map_or(OtherNames::Allowed, |r| r.other_names(doing, path, file, &self.scope))
     }
 
     fn denied_paths(

@@ -86,8 +86,10 @@ impl LockTable {
         let mut state = self.lock();
         let readers = self.readers.fetch_or(SLOW, Ordering::SeqCst) / READER;
         if profile.class != ConcurrencyClass::ReadOnly
-            && let Some(left) =
-                state.here.iter().find(|s| s.abandoned && !s.profile.may_share(profile))
+            && let Some(left) = state
+                .here
+                .iter()
+                .find(|s| s.abandoned && !s.profile.can_run_concurrently_with(profile))
         {
             return LockRequest::Abandoned(left.tool.clone());
         }
@@ -143,12 +145,12 @@ impl State {
     fn free_for(&self, profile: &CallProfile, ahead: usize, readers: u64) -> bool {
         // A reader does not wait for an abandoned body; the record reports it.
         let lets = |s: &Holder| {
-            s.profile.may_share(profile)
+            s.profile.can_run_concurrently_with(profile)
                 || (s.abandoned && profile.class == ConcurrencyClass::ReadOnly)
         };
-        (readers == 0 || is_plain_reader(profile) || plain_reader().may_share(profile))
+        (readers == 0 || is_plain_reader(profile) || plain_reader().can_run_concurrently_with(profile))
             // Most waiters exclude all others, so the last one usually decides.
-            && self.queue.iter().take(ahead).rev().all(|(s, _)| s.profile.may_share(profile))
+            && self.queue.iter().take(ahead).rev().all(|(s, _)| s.profile.can_run_concurrently_with(profile))
             && self.here.iter().all(lets)
     }
 
@@ -191,7 +193,8 @@ impl LockGuard {
         let waiting = std::mem::take(&mut state.queue);
         for (holder, signal) in waiting {
             let writes = holder.profile.class != ConcurrencyClass::ReadOnly;
-            let meets = |s: &Holder| s.abandoned && !s.profile.may_share(&holder.profile);
+            let meets =
+                |s: &Holder| s.abandoned && !s.profile.can_run_concurrently_with(&holder.profile);
             if writes && state.here.iter().any(meets) {
                 drop(signal);
             } else {

@@ -19,6 +19,7 @@ mod core;
 mod nested;
 mod turn_hooks;
 mod batch_hooks;
+mod call_ids;
 mod scheduler;
 mod streaming;
 
@@ -88,24 +89,29 @@ impl Turn {
     /// Runs the calls of a complete response and answers each, in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
-    pub async fn run(self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<ToolResult> {
-        self.run_with_stop_reason(calls, StopReason::Done).await
+    pub fn run(
+        self,
+        calls: impl IntoIterator<Item = ToolCall>,
+    ) -> impl Future<Output = Vec<ToolResult>> {
+        self.run_with_stop_reason(calls, StopReason::Done)
     }
 
     /// Runs the calls of a response with this stop reason. Unless it ended normally, no call runs
     /// and every call gets a failure.
-    pub async fn run_with_stop_reason(
+    pub fn run_with_stop_reason(
         self,
         calls: impl IntoIterator<Item = ToolCall>,
         stop: StopReason,
-    ) -> Vec<ToolResult> {
-        let mut scheduler = self.schedule();
+    ) -> impl Future<Output = Vec<ToolResult>> {
         let calls = calls.into_iter();
-        scheduler.expect(stop, calls.size_hint().0);
-        for call in calls {
-            scheduler.push(call);
+        async move {
+            let mut scheduler = self.schedule();
+            scheduler.expect(stop, calls.size_hint().0);
+            for call in calls {
+                scheduler.push(call);
+            }
+            scheduler.run_to_end(stop).await
         }
-        scheduler.run_to_end(stop).await
     }
 
     /// Parses a provider's complete response, runs its calls, and returns the message to append.
@@ -176,8 +182,8 @@ impl Turn {
 
     /// Explains what would happen to a call and why, step by step, without an approval request and
     /// without running it. Guards and the tool's own check run; hooks are listed but not called.
-    pub async fn explain(&self, call: ToolCall) -> Explanation {
-        let (_, validated) = scheduler::validate_call(&self.core, call);
+    pub async fn explain(&self, mut call: ToolCall) -> Explanation {
+        let (_, validated) = scheduler::validate_call(&self.core, &mut call);
         call::explain(&self.core, validated).await
     }
 
@@ -187,14 +193,13 @@ impl Turn {
         let mut planner = plan::Planner::default();
         calls
             .into_iter()
-            .map(|call| {
-                let (called, id) = (call.name.clone(), call.id.clone());
-                let validated = scheduler::validate_call(&self.core, call);
+            .map(|mut call| {
+                let validated = scheduler::validate_call(&self.core, &mut call);
                 let claim = validated.1.as_ref().ok().map(ValidatedCall::profile);
                 let place = planner.place(claim);
                 PlannedCall {
-                    id: id.to_string(),
-                    tool: called.to_string(),
+                    id: call.id.to_string(),
+                    tool: call.name.to_string(),
                     batch: place.batch,
                     why: place.why.to_string(),
                     class: claim.map(|c| c.class),

@@ -11,7 +11,7 @@ use haft_core::{
 use super::{core::TurnCore, launch::launch};
 use crate::{
     budget::too_deep,
-    call::{CallMachine, Parent, RunningCall, validate},
+    call::{Parent, RunningCall, validate},
     taint::record_read,
 };
 
@@ -19,7 +19,7 @@ use crate::{
 pub(super) async fn nested(
     turn: Arc<TurnCore>,
     cx: ToolContext,
-    call: ToolCall,
+    mut call: ToolCall,
 ) -> Result<Output, Failure> {
     let Some(profile) = cx.profile().cloned() else {
         return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
@@ -47,7 +47,8 @@ pub(super) async fn nested(
     }
     turn.stop_if_halted(&inner);
     let terms = turn.terms();
-    let validated = entry.and_then(|entry| validate::validate(entry, call, inner.clone(), terms));
+    let validated =
+        entry.and_then(|entry| validate::validate(entry, &mut call, inner.clone(), terms));
     let mut validated = turn.count_invalid_calls(&inner, validated);
     let reservation = turn.reserve_budget(&mut validated, None);
     let deadline = cx.deadline();
@@ -55,8 +56,7 @@ pub(super) async fn nested(
     // The call goes on without its caller if that stops waiting; it is cancelled then, and stays
     // listed until it has ended.
     let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
-    let machine = CallMachine::new(&turn, validated, inner, Some(parent), reservation);
-    let running = RunningCall::new(Arc::clone(&turn), machine);
+    let running = RunningCall::new(Arc::clone(&turn), validated, inner, Some(parent), reservation);
     let running = async move {
         let _listed = listed;
         running.await

@@ -235,7 +235,7 @@ mod tests {
                         let (Some(one), Some(two)) = (&claims[a], &claims[b]) else {
                             return Err(TestCaseError::fail("an unadmitted call shares"));
                         };
-                        prop_assert!(one.may_share(two));
+                        prop_assert!(one.can_run_concurrently_with(two));
                         prop_assert!(one.class != ConcurrencyClass::Unsafe && two.class != ConcurrencyClass::Unsafe);
                     }
                 }
@@ -250,7 +250,7 @@ mod tests {
                     let before = (0..n).filter(|m| places[*m].batch == places[n - 1].batch);
                     let blocked = claims[n].is_none()
                         || before.into_iter().any(|m| match (&claims[m], &claims[n]) {
-                            (Some(a), Some(b)) => !a.may_share(b),
+                            (Some(a), Some(b)) => !a.can_run_concurrently_with(b),
                             _ => true,
                         });
                     prop_assert!(blocked, "call {n} could have joined");

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     budget::BudgetReservation,
-    call::{self, CallMachine, RunningCall, ValidatedCall, validate},
+    call::{self, RunningCall, ValidatedCall, validate},
     event::Event,
     tool_result::ToolResult,
 };
@@ -38,10 +38,10 @@ pub struct CallScheduler {
     aborted: Option<(usize, ToolName)>,
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
-    ids: Option<HashSet<CallId>>,
+    pub(super) ids: Option<HashSet<CallId>>,
     /// The ids that came looking like a nested call's; such a call has another.
-    odd: Option<HashSet<CallId>>,
-    rows: SmallVec<[Row; 1]>,
+    pub(super) odd: Option<HashSet<CallId>>,
+    pub(super) rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
     /// The first row that has not been started.
@@ -61,11 +61,8 @@ pub struct CallScheduler {
 /// The end of a call in a task, with its row.
 type InFlight = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
 
-/// Up to here comparing is cheaper than hashing.
-const MAX_COMPARED_IDS: usize = 8;
-
-struct Row {
-    id: CallId,
+pub(super) struct Row {
+    pub(super) id: CallId,
     called: ToolName,
     batch: usize,
     state: State,
@@ -81,7 +78,7 @@ enum State {
 /// Finds the tool of a call, makes its context, and validates it.
 pub(crate) fn validate_call(
     core: &Arc<TurnCore>,
-    call: ToolCall,
+    call: &mut ToolCall,
 ) -> (ToolContext, Result<ValidatedCall, Failure>) {
     let entry = validate::resolve(&core.snapshot, &call.name);
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
@@ -127,8 +124,7 @@ impl CallScheduler {
     /// because the call may become a task.
     pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
-        let (id, called) = (call.id.clone(), call.name.clone());
-        let (cx, validated) = validate_call(&self.core, call);
+        let (cx, validated) = validate_call(&self.core, &mut call);
         let mut validated = self.core.count_invalid_calls(&cx, validated);
         self.core.register(&cx);
         if let Some(first) = twice {
@@ -147,50 +143,16 @@ impl CallScheduler {
             self.core.stop_sibling(self.rows.len(), tool);
         }
         self.core.emit(|| Event::Planned {
-            call: id.clone(),
-            requested_name: called.clone(),
+            call: call.id.clone(),
+            requested_name: call.name.clone(),
             place: place.clone(),
         });
-        let state = State::Waiting(validated, cx);
-        self.rows.push(Row { id, called, batch: place.batch, state, reservation: None });
+        let (batch, state) = (place.batch, State::Waiting(validated, cx));
+        self.rows.push(Row { id: call.id, called: call.name, batch, state, reservation: None });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
             self.advance();
         }
-    }
-
-    /// Makes sure the call has an id of its own; returns the id it came with if that was taken.
-    ///
-    /// Ids that are given later are not known yet, so a new one looks like none that a provider
-    /// writes: a call that comes with its own must not be refused for one that was made up.
-    fn name(&mut self, call: &mut ToolCall) -> Option<CallId> {
-        // An id that looks like a nested call's is as good as none, but still the call's own.
-        let is_odd = call.id.looks_nested();
-        let is_twice = match is_odd {
-            true => !self.odd.get_or_insert_default().insert(call.id.clone()),
-            false => !call.id.as_str().is_empty() && self.is_taken(&call.id),
-        };
-        let mut came = None;
-        if is_odd || is_twice || call.id.as_str().is_empty() {
-            let fresh = (self.rows.len() + 1..)
-                .map(|n| CallId::from(format!("haft-{n}")))
-                .find(|id| !self.is_taken(id));
-            came = Some(std::mem::replace(&mut call.id, fresh.unwrap_or_default()));
-        }
-        if let Some(ids) = &mut self.ids {
-            ids.insert(call.id.clone());
-        }
-        came.filter(|_| is_twice)
-    }
-
-    /// Looks among a few ids one by one, and among many by their hash.
-    fn is_taken(&mut self, id: &CallId) -> bool {
-        if self.rows.len() < MAX_COMPARED_IDS {
-            return self.rows.iter().any(|row| row.id == *id);
-        }
-        let rows = &self.rows;
-        let ids = self.ids.get_or_insert_with(|| rows.iter().map(|row| row.id.clone()).collect());
-        ids.contains(id)
     }
 
     /// Ends the message, runs what may run, and returns all results in order.
@@ -202,12 +164,7 @@ impl CallScheduler {
 
     /// Does the same without moving the scheduler. It accepts no calls afterwards.
     pub(super) async fn run_to_end(&mut self, stop: StopReason) -> Vec<ToolResult> {
-        let core = Arc::clone(&self.core);
-        core.end.set(stop);
-        if let Some(why) = stop.why_not() {
-            self.refuse_waiting(why);
-        }
-        self.advance();
+        self.end_message(stop);
         if let Some(call) = self.lone.take() {
             let result = LoneCall::new(call).await;
             self.on_finished(0, result);
@@ -221,20 +178,36 @@ impl CallScheduler {
             self.advance();
         }
         let mut answers = self.answers();
-        if !core.inner.hooks.is_empty() {
-            core.after_turn(&mut answers).await;
+        if !self.core.inner.hooks.is_empty() {
+            self.core.after_turn(&mut answers).await;
         }
+        self.end_turn(&mut answers);
+        answers
+    }
+
+    /// Ends the message, and starts what may start now.
+    fn end_message(&mut self, stop: StopReason) {
+        self.core.end.set(stop);
+        if let Some(why) = stop.why_not() {
+            self.refuse_waiting(why);
+        }
+        self.advance();
+    }
+
+    /// Ends the turn: all calls have their results.
+    fn end_turn(&mut self, answers: &mut [ToolResult]) {
+        self.is_open = false;
+        let core = &self.core;
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
             call::add_notes(last, &core.late_news(), &core.inner.redactor);
         }
-        self.is_open = false;
-        core.run.record_read(&answers);
+        core.run.record_read(answers);
         core.emit(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
-        answers
     }
 
+    #[cold]
     fn refuse_waiting(&mut self, why: &str) {
         for row in &mut self.rows {
             if let State::Waiting(validated, _) = &mut row.state {
@@ -244,20 +217,15 @@ impl CallScheduler {
     }
 
     fn answers(&mut self) -> Vec<ToolResult> {
-        let rows = std::mem::take(&mut self.rows);
-        let mut answers = Vec::with_capacity(rows.len());
-        for row in rows {
-            answers.push(match row.state {
-                State::Done(result) => *result,
-                State::Waiting(..) | State::Flying => ToolResult::lost(
-                    &self.core.inner.config,
-                    &self.core.inner.nonces,
-                    row.id,
-                    row.called,
-                ),
-            });
-        }
-        answers
+        let inner = &self.core.inner;
+        let answer = |row: &mut Row| match std::mem::replace(&mut row.state, State::Flying) {
+            State::Done(result) => *result,
+            State::Waiting(..) | State::Flying => {
+                let (id, name) = (row.id.clone(), row.called.clone());
+                ToolResult::lost(&inner.config, &inner.nonces, id, name)
+            }
+        };
+        self.rows.iter_mut().map(answer).collect()
     }
 
     /// Starts whatever may start now.
@@ -279,7 +247,9 @@ impl CallScheduler {
                 }
                 at += 1;
             }
-            self.start_together(&together);
+            if asks {
+                self.start_together(&together);
+            }
             self.looked_at = at;
             while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
                 self.unstarted += 1;
@@ -328,11 +298,11 @@ impl CallScheduler {
             return;
         };
         self.open += 1;
-        let reservation = self.rows[at].reservation.take();
-        self.run(at, running(&self.core, validated, cx, reservation));
+        self.launch(at, validated, cx);
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
+    #[inline(never)]
     fn start_together(&mut self, rows: &[usize]) {
         let mut due = Vec::with_capacity(rows.len());
         for &at in rows {
@@ -362,9 +332,19 @@ impl CallScheduler {
         }
     }
 
+    /// Polls a call once in place. The only call of a complete message stays with its caller; any
+    /// other that waits becomes a task.
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let reservation = self.rows[at].reservation.take();
-        self.run(at, running(&self.core, call, cx, reservation));
+        let mut call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        match poll_once(&mut call) {
+            Begun::Done(result) => self.on_finished(at, Some(result)),
+            Begun::Lost => self.on_finished(at, None),
+            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
+                self.lone = Some(Box::new(call));
+            }
+            Begun::Waiting(()) => self.spawn(at, call),
+        }
     }
 
     /// Lets calls wait for the hooks, each of them stoppable.
@@ -385,22 +365,8 @@ impl CallScheduler {
             let core = Arc::clone(&self.core);
             self.spawn(at, async move {
                 let validated = cleared(&core, &cx, receiver).await;
-                running(&core, validated, cx, reservation).await
+                RunningCall::new(core, validated, cx, None, reservation).await
             });
-        }
-    }
-
-    /// Polls a call once in place. The only call of a complete message stays with its caller; any
-    /// other that waits becomes a task.
-    #[inline]
-    fn run(&mut self, at: usize, mut call: RunningCall) {
-        match poll_once(&mut call) {
-            Begun::Done(result) => self.on_finished(at, Some(result)),
-            Begun::Lost => self.on_finished(at, None),
-            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
-                self.lone = Some(Box::new(call));
-            }
-            Begun::Waiting(()) => self.spawn(at, call),
         }
     }
 
@@ -449,21 +415,10 @@ impl Drop for CallScheduler {
             )
             .with_execution(Execution::NotStarted);
             // A refused call waits for nothing but the journal.
-            drop(launch(running(&self.core, Err(never), cx, row.reservation)));
+            let core = Arc::clone(&self.core);
+            drop(launch(RunningCall::new(core, Err(never), cx, None, row.reservation)));
         }
     }
-}
-
-/// The future of one call.
-#[inline]
-fn running(
-    core: &Arc<TurnCore>,
-    call: Result<ValidatedCall, Failure>,
-    cx: ToolContext,
-    reservation: Option<Box<BudgetReservation>>,
-) -> RunningCall {
-    let machine = CallMachine::new(core, call, cx, None, reservation);
-    RunningCall::new(Arc::clone(core), machine)
 }
 
 impl CallScheduler {

@@ -73,7 +73,7 @@ impl StreamingTurn {
         }
         let results = scheduler.finish(ended.stop).await;
         let message = ended.assistant_message(&results);
-        let answer = ended.asked.render_results(&results);
+        let answer = ended.reply_context.render_results(&results);
         let DecodedResponse { stop, problem, .. } = ended;
         TurnOutput { message, answer, results, stop, problem }
     }

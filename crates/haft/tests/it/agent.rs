@@ -13,7 +13,7 @@ use haft::{
     },
     approval::ApprovalResponse,
     budget::Budget,
-    history::{Ending, Message},
+    history::{LastTurn, Message},
     testing::Nonces,
     tool::DynTool,
 };
@@ -62,7 +62,7 @@ async fn run_calls_tools_and_ends_with_the_answer() {
     assert_eq!(result.executions.len(), 1);
     assert_eq!(result.executions[0].tool, "read_note");
     assert_eq!(result.history.messages.len(), 4);
-    result.history.check(Ending::Closed).unwrap();
+    result.history.check(LastTurn::Closed).unwrap();
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn deferred_approval_waits_and_is_resumed_by_another_runtime() {
     let waiting: Vec<_> = result.pending.iter().map(|call| call.call.as_str()).collect();
     assert_eq!(waiting, ["w", "s"], "a call behind it is not started");
     assert!(result.pending[0].question.is_some() && result.pending[1].question.is_none());
-    result.history.check(Ending::Closed).unwrap();
+    result.history.check(LastTurn::Closed).unwrap();
     let json = result.saved.unwrap().to_json();
     drop(runner);
 
@@ -113,7 +113,7 @@ async fn deferred_approval_waits_and_is_resumed_by_another_runtime() {
         result.reason
     );
     assert_eq!(written.load(Ordering::SeqCst), 1);
-    result.history.check(Ending::Closed).unwrap();
+    result.history.check(LastTurn::Closed).unwrap();
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn questions_of_later_calls_are_known_before_the_first_is_answered() {
     let result = chat.send("Thank you.").await.unwrap();
     assert_eq!((result.state, result.text.as_str()), (RunStatus::Completed, "both"));
     assert_eq!(written.load(Ordering::SeqCst), 2);
-    result.history.check(Ending::Closed).unwrap();
+    result.history.check(LastTurn::Closed).unwrap();
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn tool_failure_continues_degrades_or_fails_the_run() {
         let result = runner.run(&agent, "Try it.").await.unwrap();
         assert_eq!(result.state, state, "{}", result.reason);
         assert_eq!(result.history.calls().count(), 1);
-        result.history.check(Ending::Closed).unwrap();
+        result.history.check(LastTurn::Closed).unwrap();
     }
 }
 
@@ -224,7 +224,7 @@ async fn degraded_run_runs_no_further_call() {
     let result = runner.run(&agent, "Try it.").await.unwrap();
     assert_eq!((result.state, result.text.as_str()), (RunStatus::Degraded, "once more"));
     assert_eq!(result.executions[1].execution, haft::tool::Execution::NotStarted);
-    result.history.check(Ending::Closed).unwrap();
+    result.history.check(LastTurn::Closed).unwrap();
 }
 
 #[tokio::test]

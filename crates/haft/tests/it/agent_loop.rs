@@ -15,9 +15,10 @@ use haft::{
         OnContextLimit, Price, Recorder, Reply, RunResult, RunStatus, Runner, SavedRun,
         ScriptedModel, ToolSelector, Usage,
     },
+    approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, approver_fn},
     artifacts::ReadResult,
     budget::Budget,
-    history::{Ending, Transcript},
+    history::{LastTurn, Transcript},
     policy::{AllowAll, Decision, PathBase, Pattern, PolicyContext, Rule, Rules, Subject},
     registry::ToolSnapshot,
     taint::{Label, Trust},
@@ -42,11 +43,11 @@ async fn guarded<T>(work: impl Future<Output = T>) -> T {
 
 /// Every dialect accepts the history, unchanged.
 pub(crate) fn check_history(history: &Transcript) {
-    history.check(Ending::Closed).unwrap();
+    history.check(LastTurn::Closed).unwrap();
     for dialect in Dialect::ALL.iter().copied().filter(|dialect| *dialect != Dialect::Mcp) {
         let written = history.write(dialect).unwrap();
         let read = dialect.read_history(&written.body).unwrap();
-        read.check(Ending::Closed).unwrap_or_else(|error| panic!("{dialect}: {error}"));
+        read.check(LastTurn::Closed).unwrap_or_else(|error| panic!("{dialect}: {error}"));
         assert_eq!(read.calls().count(), history.calls().count(), "{dialect}");
     }
 }
@@ -242,6 +243,31 @@ async fn limits_of_turns_calls_tokens_and_money_are_not_overshot() {
     assert!((1..=1_500).contains(&money.usage.micros), "{:?}", money.usage);
     // 100 input tokens for 1 each and 10 output tokens for 2 each.
     assert_eq!(money.usage.micros, 120 * u64::from(money.usage.turns));
+}
+
+/// The cost per turn of a run with 10 n turns is at most twice that of a run with n.
+#[tokio::test]
+async fn turn_of_a_long_run_costs_what_a_turn_of_a_short_run_costs() {
+    let cost = async |turns: u32| {
+        let runner = Runner::new(tools().0.build().unwrap());
+        let limits = Budget { cycles: Some(turns), ..Budget::default() };
+        let agent = Agent::new("tester", Endless).limits(limits);
+        #[expect(clippy::disallowed_methods, reason = "this test measures time")]
+        let began = std::time::Instant::now();
+        let result = runner.run(&agent, "Go.").await.unwrap();
+        assert_eq!(result.usage.turns, turns);
+        began.elapsed() / turns
+    };
+    // Other processes take the processor and its caches in some measurements, but not in all.
+    let mut costs = Vec::new();
+    for _ in 0..20 {
+        let (short, long) = (cost(60).await, cost(600).await);
+        if long <= 2 * short {
+            return;
+        }
+        costs.push((short, long));
+    }
+    panic!("a turn of 60 and of 600: {costs:?}");
 }
 
 #[tokio::test]
@@ -487,12 +513,28 @@ async fn requests_of_one_tool_set_start_with_the_same_bytes_and_have_a_cache_mar
     assert_eq!(bodies.len(), 3);
     let fixed = |body: &Value| format!("{}{}", body["system"], body["tools"]);
     assert!(bodies.iter().all(|body| fixed(body) == fixed(&bodies[0])));
-    let last = bodies[0]["tools"].as_array().unwrap().last().unwrap();
-    assert_eq!(last["cache_control"]["type"], "ephemeral");
-    // Each request continues the one before: its messages are a prefix.
+    let is_marked = |blocks: &Value| {
+        blocks.as_array().unwrap().last().unwrap()["cache_control"]["type"] == "ephemeral"
+    };
+    for body in &bodies {
+        assert!(is_marked(&body["tools"]) && is_marked(&body["system"]), "{body}");
+        let messages = body["messages"].as_array().unwrap();
+        assert!(is_marked(&messages.last().unwrap()["content"]), "{body}");
+        assert!(body.to_string().matches("cache_control").count() <= 4, "{body}");
+    }
+    // Each request continues the one before: its messages are a prefix. Marks are no content.
+    let plain = |body: &Value| {
+        let mut messages = body["messages"].as_array().unwrap().clone();
+        let contents = messages.iter_mut().flat_map(|m| m["content"].as_array_mut().unwrap());
+        contents.for_each(|block| drop(block.as_object_mut().unwrap().remove("cache_control")));
+        messages
+    };
     for pair in bodies.windows(2) {
-        let (before, after) = (pair[0]["messages"].as_array(), pair[1]["messages"].as_array());
-        assert_eq!(before.unwrap()[..], after.unwrap()[..before.unwrap().len()]);
+        let (before, after) = (plain(&pair[0]), plain(&pair[1]));
+        assert_eq!(before[..], after[..before.len()]);
+        // What the request before had marked last is marked again: its cache is found there.
+        let end = &pair[1]["messages"][before.len() - 1]["content"];
+        assert!(is_marked(end), "{end}");
     }
 }
 
@@ -632,6 +674,115 @@ async fn policy_is_asked_before_a_model_call() {
                 "a rule about tools is not about the model"
             ),
         }
+    }
+}
+
+/// A policy that asks about every model call.
+fn asks_about_models() -> Rules {
+    let mut rule = Rule::new(Decision::Ask, Pattern::parse("*", &PathBase::default()).unwrap());
+    rule.subject = Subject::ModelCall;
+    rule.reason = Some("the model costs money".to_owned());
+    Rules::new(vec![rule], PolicyContext::default()).unwrap()
+}
+
+#[tokio::test]
+async fn approver_is_asked_about_a_model_call() {
+    let two_turns = [r#"{"calls": [{"id": "a", "name": "read_note"}]}"#, r#"{"text": "done"}"#];
+    let denied = |why: &str| EndReason::Denied { reason: why.to_owned() };
+    for (answer, asked, end) in [
+        (ApprovalResponse::allow(), 2, EndReason::Answered),
+        (
+            ApprovalResponse::Allow { scope: ApprovalScope::Session, comment: None },
+            1,
+            EndReason::Answered,
+        ),
+        (ApprovalResponse::Deny(None), 1, denied("a person denied this call without a comment")),
+    ] {
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&questions);
+        let approver = approver_fn("tester", move |question: &ApprovalRequest<'_>| {
+            let (tool, arguments) = (question.call.tool().name(), question.call.arguments());
+            let shown = format!("{tool} {arguments} {}", question.verdict.reason);
+            seen.lock().unwrap().push(shown);
+            let answer = answer.clone();
+            Box::pin(async move { Ok(answer) })
+        });
+        let (builder, _) = tools();
+        let builder = builder.policy(asks_about_models()).approver(approver);
+        let runner = Runner::new(builder.build().unwrap());
+        let result = guarded(runner.run(&agent(&two_turns), "Go.")).await.unwrap();
+        let questions = questions.lock().unwrap();
+        assert_eq!((questions.len(), &result.reason), (asked, &end), "{questions:?}");
+        assert!(questions[0].starts_with("model_call {\"agent\":\"tester\",\"model\":\"script\""));
+        assert!(questions[0].ends_with("the model costs money"), "{questions:?}");
+    }
+}
+
+#[tokio::test]
+async fn model_call_that_no_approver_can_be_asked_about_is_denied() {
+    let (builder, _) = tools();
+    let runner = Runner::new(builder.policy(asks_about_models()).build().unwrap());
+    let result = runner.run(&agent(&[r#"{"text": "x"}"#]), "Go.").await.unwrap();
+    let EndReason::Denied { reason } = &result.reason else { panic!("{}", result.reason) };
+    assert!(reason.contains("no approver is configured"), "{reason}");
+    assert_eq!(result.usage.turns, 0);
+}
+
+#[tokio::test]
+async fn model_call_is_denied_where_approvals_are_deferred() {
+    let approvals = DeferredApprovals::new();
+    let builder = tools().0.policy(asks_about_models()).approver(approvals.clone());
+    let runner = Runner::new(builder.build().unwrap()).deferred_approvals(approvals);
+    let result = runner.run(&agent(&[r#"{"text": "x"}"#]), "Go.").await.unwrap();
+    let reason = "this needs approval, and only calls that the model makes can wait for it";
+    assert_eq!(result.reason, EndReason::Denied { reason: reason.to_owned() });
+    assert_eq!((result.usage.turns, result.saved.is_none()), (0, true));
+}
+
+#[tokio::test]
+async fn run_can_be_interrupted_while_an_approver_is_asked_about_a_model_call() {
+    let (builder, _) = tools();
+    let silent = approver_fn("silent", |_: &ApprovalRequest<'_>| Box::pin(std::future::pending()));
+    let builder = builder.policy(asks_about_models()).approver(silent);
+    let runner = Runner::new(builder.build().unwrap());
+    let agent = agent(&[r#"{"text": "x"}"#]);
+    let mut stream = runner.run_stream(&agent, "Go.").unwrap();
+    let handle = stream.handle();
+    while let Some(event) = guarded(stream.next()).await {
+        if matches!(event, AgentEvent::RunStarted { .. }) {
+            handle.interrupt();
+        }
+    }
+    let result = stream.finish().await.unwrap();
+    assert_eq!((result.reason, result.usage.turns), (EndReason::Interrupted, 0));
+}
+
+#[tokio::test]
+async fn interrupt_before_a_stream_is_read_is_not_lost() {
+    let runner = Runner::new(tools().0.build().unwrap());
+    let agent = agent(&[r#"{"text": "x", "fault": "stall"}"#]);
+    let stream = runner.run_stream(&agent, "Go.").unwrap();
+    stream.handle().interrupt();
+    assert_eq!(guarded(stream.finish()).await.unwrap().reason, EndReason::Interrupted);
+
+    let mut chat = runner.chat(&agent).unwrap();
+    let stream = chat.send_stream("Go.").unwrap();
+    stream.handle().interrupt();
+    assert_eq!(guarded(stream.finish()).await.unwrap().reason, EndReason::Interrupted);
+}
+
+#[tokio::test]
+async fn waiting_for_the_next_message_costs_no_time_of_the_run() {
+    let clock = ManualClock::new();
+    let runner = Runner::new(tools().0.clock(clock.clone()).build().unwrap());
+    let limits = Budget { wall: Some(Duration::from_secs(60)), ..Budget::default() };
+    let agent = agent(&[r#"{"text": "one"}"#, r#"{"text": "two"}"#]).limits(limits);
+    let mut chat = runner.chat(&agent).unwrap();
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(3600));
+        let result = chat.send("Go.").await.unwrap();
+        assert_eq!(result.reason, EndReason::Answered);
+        assert_eq!(result.usage.elapsed, Duration::ZERO);
     }
 }
 

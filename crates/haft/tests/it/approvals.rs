@@ -148,7 +148,7 @@ impl Policy for Rules {
 
     fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
         let mut explanation = Explanation::of(Policy::decide(self, request));
-        explanation.flip = Some("allow `t(*)`".to_owned());
+        explanation.smallest_change = Some("allow `t(*)`".to_owned());
         explanation
     }
 
@@ -292,7 +292,7 @@ async fn invalid_answer_is_ignored_while_other_approvers_are_open() {
         ),
         (
             "always without an offer",
-            Box::new(|_| ApprovalResponse::Allow { lasting: ApprovalScope::Always, comment: None }),
+            Box::new(|_| ApprovalResponse::Allow { scope: ApprovalScope::Always, comment: None }),
         ),
     ];
     for (what, says) in misfits {
@@ -364,7 +364,7 @@ async fn no_approver_means_deny_with_a_recorded_reason() {
     let record = &scene.journal.records()[0];
     let verdict = record.verdict().unwrap();
     assert_eq!((&verdict.decision, &*verdict.source), (&Decision::Deny, "haft.toml:3 `t(*)`"));
-    assert_eq!(record.explanation().unwrap().flip.as_deref(), Some("allow `t(*)`"));
+    assert_eq!(record.explanation().unwrap().smallest_change.as_deref(), Some("allow `t(*)`"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,7 +380,7 @@ async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
     assert!(record.intent.is_none());
     assert!(scene.events.lock().unwrap().iter().any(|event| matches!(
         event,
-        Event::Refused { explanation, .. } if explanation.flip.is_some()
+        Event::Refused { explanation, .. } if explanation.smallest_change.is_some()
     )));
 }
 
@@ -518,7 +518,7 @@ async fn grant_is_valid_for_its_call_and_only_once() {
 #[tokio::test(start_paused = true)]
 async fn session_approval_covers_exactly_this_call() {
     let person = Person::new("alice", |_| ApprovalResponse::Allow {
-        lasting: ApprovalScope::Session,
+        scope: ApprovalScope::Session,
         comment: None,
     });
     let rules = Rules::new(Decision::Ask);
@@ -547,7 +547,7 @@ async fn session_approval_covers_exactly_this_call() {
 #[tokio::test(start_paused = true)]
 async fn session_approvals_are_shared_between_runs_but_not_directories() {
     let person = Person::new("alice", |_| ApprovalResponse::Allow {
-        lasting: ApprovalScope::Session,
+        scope: ApprovalScope::Session,
         comment: None,
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
@@ -580,7 +580,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
     }
     let asks = Arc::new(AtomicBool::new(false));
     let person = Person::new("alice", |_| ApprovalResponse::Allow {
-        lasting: ApprovalScope::Session,
+        scope: ApprovalScope::Session,
         comment: None,
     });
     let scene =
@@ -592,7 +592,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
     assert_eq!(person.notes().len(), 2);
     let record = scene.journal.records().pop().unwrap();
     let checks = &record.explanation().unwrap().checks;
-    let wary = checks.iter().find(|check| check.what == "guard `wary`").unwrap();
+    let wary = checks.iter().find(|check| check.check == "guard `wary`").unwrap();
     assert_eq!((wary.result.as_str(), wary.why.as_str()), ("ask", "it is late"));
 }
 
@@ -602,7 +602,7 @@ async fn one_shot_call_without_a_session_has_no_session_scope() {
     let sees = Arc::clone(&offered);
     let person = Person::new("alice", move |q| {
         sees.lock().unwrap().push(q.session);
-        ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None }
+        ApprovalResponse::Allow { scope: ApprovalScope::Session, comment: None }
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let alone = scene.runtime.call("t", json!({})).await.unwrap_err();
@@ -625,7 +625,7 @@ async fn always_answer_settles_all_queued_questions() {
         says: Arc::new(move |q| {
             assert_eq!(q.offer.unwrap().rules, ["t"]);
             sees.lock().unwrap().push(q.waiting);
-            let answer = ApprovalResponse::Allow { lasting: ApprovalScope::Always, comment: None };
+            let answer = ApprovalResponse::Allow { scope: ApprovalScope::Always, comment: None };
             (Duration::from_secs(1), Ok(answer))
         }),
         notes: Arc::default(),
@@ -644,7 +644,7 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     rules.0.offers.store(true, Ordering::SeqCst);
     rules.0.keeps.store(false, Ordering::SeqCst);
     let person = Person::new("alice", |_| ApprovalResponse::Allow {
-        lasting: ApprovalScope::Always,
+        scope: ApprovalScope::Always,
         comment: None,
     });
     let scene = Scene::new(&rules, &[&person]);
@@ -735,7 +735,7 @@ async fn approver_may_answer_in_place_of_the_tool() {
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let answer = scene.once().await;
     assert_eq!((&*answer.text(), answer.is_error()), ("it is 42", false));
-    assert_eq!((answer.execution(), answer.instead_by()), (Execution::NotStarted, Some("alice")));
+    assert_eq!((answer.execution(), answer.replaced_by()), (Execution::NotStarted, Some("alice")));
     assert_eq!(answer.label(), haft::taint::Label::CLEAN, "nothing ran that could taint it");
     assert_eq!(scene.ran(), 0);
     assert_eq!(scene.log(), ["asked", "alice: answer instead (it is 42)"]);
@@ -784,7 +784,7 @@ async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
     let person = Person::new("alice", |q| match q.call.arguments()["x"].as_str() {
         Some("a") => ApprovalResponse::Edit(json!({"x": "b"})),
         _ => {
-            assert!(q.call.vouched().is_none());
+            assert!(q.call.hook_allow().is_none());
             ApprovalResponse::allow()
         }
     });
@@ -876,7 +876,7 @@ impl Approver for RandomApprover {
             tokio::time::sleep(Duration::from_secs(delay)).await;
             let yes = |lasting| {
                 self.yes.lock().unwrap().push(Value::clone(question.call.arguments()));
-                Ok(ApprovalResponse::Allow { lasting, comment: None })
+                Ok(ApprovalResponse::Allow { scope: lasting, comment: None })
             };
             match whim {
                 Whim::Yes => yes(ApprovalScope::Once),

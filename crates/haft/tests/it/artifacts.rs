@@ -43,7 +43,7 @@ async fn large_text_is_truncated_in_the_middle_and_readable_from_there() {
     let runtime = giving(read("big").max_result(1_000), Output::text(thousand_lines()));
     let run = runtime.build().unwrap().run();
     let answer = first(&run).await;
-    let id = answer.truncation().unwrap().kept.unwrap();
+    let id = answer.truncation().unwrap().artifact.unwrap();
     let shown = answer.text().replace(&id.to_string(), "ID");
     let (head, rest) = shown.split_once("[…").unwrap();
     let (notice, tail) = rest.split_once("…]\n").unwrap();
@@ -55,7 +55,7 @@ async fn large_text_is_truncated_in_the_middle_and_readable_from_there() {
         format!(
             "truncated: {} of 8893 characters shown; all (1000 lines) is stored as ID; \
              continue with read_result {{\"id\": \"ID\", \"offset\": {next}}}",
-            answer.truncation().unwrap().shown
+            answer.truncation().unwrap().shown_chars
         )
     );
     let page = ask(&run, json!({"id": id, "offset": next, "limit": 2})).await;
@@ -88,7 +88,7 @@ async fn large_json_stays_json_and_is_readable_by_pointer() {
         assert_eq!(preview[0], rows[0]);
         assert_eq!(preview.as_array().unwrap().last(), rows.last());
         assert!(notice.contains("500 items on"), "{notice}");
-        let id = answer.truncation().unwrap().kept.unwrap();
+        let id = answer.truncation().unwrap().artifact.unwrap();
         let part = ask(&run, json!({"id": id, "pointer": "/321/name"})).await;
         assert_eq!(part.text(), format!("\"row 321\"\n[{id}: `/321/name`: all of it]"));
     }
@@ -100,7 +100,7 @@ async fn without_its_reader_a_result_is_kept_for_the_operator() {
         DynTool::new(read("big").max_result(600), json!({}), |_, _| async { "é".repeat(9_000) });
     let runtime = crate::kit::permissive(vec![tool]).build().unwrap();
     let answer = first(&runtime.run()).await;
-    let id = answer.truncation().unwrap().kept.unwrap();
+    let id = answer.truncation().unwrap().artifact.unwrap();
     assert!(answer.text().contains(&format!("is stored for the operator as {id}")));
     assert!(!answer.text().contains("read_result"));
     let artifact = runtime.artifacts().open(id).unwrap();
@@ -113,7 +113,7 @@ async fn artifact_reads_keep_the_taint_label() {
     let run = runtime.build().unwrap().run();
     let answer = first(&run).await;
     assert_eq!(answer.label().trust, Trust::Untrusted);
-    let id = answer.truncation().unwrap().kept.unwrap();
+    let id = answer.truncation().unwrap().artifact.unwrap();
     let page = ask(&run, json!({"id": id, "limit": 1})).await;
     assert_eq!(page.label(), answer.label());
     let none = ask(&run, json!({"id": "nothing"})).await;
@@ -126,7 +126,7 @@ async fn run_with_the_name_of_another_cannot_read_its_artifacts() {
     let runtime = giving(read("big").max_result(500), output).build().unwrap();
     let named = |id: &str| runtime.run_builder().id(id).start();
     let (one, same, below) = (named("acme"), named("acme"), named("acme.sales"));
-    let id = first(&one).await.truncation().unwrap().kept.unwrap();
+    let id = first(&one).await.truncation().unwrap().artifact.unwrap();
     for other in [&same, &below] {
         let answer = ask(other, json!({"id": id})).await;
         assert!(answer.is_error(), "{}", answer.text());
@@ -140,7 +140,7 @@ async fn run_with_the_name_of_another_cannot_read_its_artifacts() {
 async fn search_in_one_long_line_makes_progress() {
     let output = Output::text(format!("{}\nend x\n", "x ".repeat(400_000)));
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
-    let id = first(&run).await.truncation().unwrap().kept.unwrap();
+    let id = first(&run).await.truncation().unwrap().artifact.unwrap();
     let query = json!({"id": id, "pattern": "x", "limit": 1});
     let page = ask(&run, query.clone()).await;
     assert!(page.text().contains("continue with the same pattern and offset 2"), "{}", page.text());
@@ -158,7 +158,7 @@ async fn wrong_expired_and_foreign_artifact_ids_get_the_same_answer() {
         .build()
         .unwrap();
     let run = runtime.run();
-    let id = first(&run).await.truncation().unwrap().kept.unwrap();
+    let id = first(&run).await.truncation().unwrap().artifact.unwrap();
     let words = |answer: &ToolResult| {
         let failure = answer.failure().unwrap();
         assert_eq!(failure.code(), FailureCode::InvalidValue);
@@ -190,7 +190,7 @@ async fn artifact_page_is_bounded_and_never_stored_itself() {
             }
         });
         let run = runtime.build().unwrap().run();
-        let id = first(&run).await.truncation().unwrap().kept.unwrap();
+        let id = first(&run).await.truncation().unwrap().artifact.unwrap();
         for query in [json!({"id": id}), json!({"id": id, "pattern": "y", "limit": 10_000})] {
             let page = ask(&run, query).await;
             assert_eq!(page.truncation(), None);
@@ -209,7 +209,7 @@ async fn full_artifact_store_truncates_and_says_so() {
         .unwrap();
     let answer = first(&runtime.run()).await;
     let text = answer.text();
-    assert_eq!(answer.truncation().unwrap().kept, None);
+    assert_eq!(answer.truncation().unwrap().artifact, None);
     assert!(text.contains("the rest is lost, because the result store is full"), "{text}");
     assert!(text.starts_with("line 1\n") && text.ends_with("line 1000\n"));
 }
@@ -221,7 +221,7 @@ async fn oversized_images_are_stored_whole_and_named() {
     let output = Output::text("two pictures").and(small.clone()).and(large);
     let runtime = giving(read("big").max_result(1_000), output).build().unwrap();
     let answer = first(&runtime.run()).await;
-    let id = answer.truncation().unwrap().kept.unwrap();
+    let id = answer.truncation().unwrap().artifact.unwrap();
     let note = format!("[an image is omitted: image/png, 15000 bytes, stored as {id}]");
     assert_eq!(answer.blocks(), [Block::text("two pictures"), Block::text(note), small]);
     let artifact = runtime.artifacts().open(id).unwrap();
@@ -231,14 +231,14 @@ async fn oversized_images_are_stored_whole_and_named() {
 #[tokio::test]
 async fn large_json_next_to_a_small_text_is_stored_alone() {
     let mut output = Output::text("500 rows");
-    output.structured = Some(json!((0..500).collect::<Vec<_>>()));
+    output.structured = Some(Box::new(json!((0..500).collect::<Vec<_>>())));
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
     let answer = first(&run).await;
     assert_eq!(answer.output().unwrap().structured, None);
     assert!(
         answer.text().starts_with("500 rows\n[the same as data (1891 characters) is stored as ")
     );
-    let id = answer.truncation().unwrap().kept.unwrap();
+    let id = answer.truncation().unwrap().artifact.unwrap();
     let part = ask(&run, json!({"id": id, "pointer": "/499"})).await;
     assert!(part.text().starts_with("499\n"), "{}", part.text());
 }
@@ -247,11 +247,11 @@ async fn large_json_next_to_a_small_text_is_stored_alone() {
 async fn small_json_stays_next_to_a_truncated_text() {
     for (data, stays) in [(json!({"exit": 3}), true), (json!("x".repeat(200)), false)] {
         let mut output = Output::text(thousand_lines());
-        output.structured = Some(data.clone());
+        output.structured = Some(Box::new(data.clone()));
         let runtime = giving(read("big").max_result(1_000), output).build().unwrap();
         let answer = first(&runtime.run()).await;
         assert!(answer.text().chars().count() <= 1_000, "{}", answer.text());
-        assert_eq!(answer.output().unwrap().structured, stays.then_some(data));
+        assert_eq!(answer.output().unwrap().structured, stays.then_some(Box::new(data)));
         assert_eq!(answer.text().contains("the same as data"), !stays, "{}", answer.text());
         assert_eq!(runtime.artifacts().list().unwrap().len(), if stays { 1 } else { 2 });
     }
@@ -291,7 +291,7 @@ async fn record_and_event_name_the_artifact() {
     let cut = first(&run).await.truncation().unwrap();
     assert_eq!(
         *reported.lock().unwrap(),
-        [("c1".to_owned(), cut.kept.unwrap(), Some(8_893), cut.shown)]
+        [("c1".to_owned(), cut.artifact.unwrap(), Some(8_893), cut.shown_chars)]
     );
     let record = settled(&journal).pop().unwrap();
     assert_eq!(record.end.unwrap().truncation.as_deref(), Some(&cut));
@@ -351,7 +351,7 @@ async fn artifact_directory_outlives_the_runtime() {
     let giving = || giving(read("big").max_result(500), Output::text(thousand_lines()));
     let runtime = giving().artifacts(store()).build().unwrap();
     let run = runtime.run_builder().session("s").start();
-    let id = first(&run).await.truncation().unwrap().kept.unwrap();
+    let id = first(&run).await.truncation().unwrap().artifact.unwrap();
     drop((run, runtime));
     let runtime = giving().artifacts(store()).build().unwrap();
     let same = runtime.run_builder().session("s").start();
@@ -384,7 +384,7 @@ proptest! {
         quota in prop_oneof![Just(0usize), Just(1usize << 20)],
     ) {
         let mut output = Output { blocks: blocks.clone(), structured: None };
-        output.structured = structured.then(|| json!({"same": output.to_text()}));
+        output.structured = structured.then(|| Box::new(json!({"same": output.to_text()})));
         let runtime = giving(read("big").max_result(limit), output)
             .artifacts(Artifacts::memory(quota))
             .build()
@@ -402,8 +402,8 @@ proptest! {
             None => prop_assert_eq!(&shown.blocks, &blocks),
             Some(cut) => {
                 prop_assert!(size <= limit, "{size} in {limit}: {:?}", shown.blocks);
-                prop_assert!(cut.shown <= cut.of, "{cut:?}");
-                prop_assert_eq!(quota == 0, cut.kept.is_none());
+                prop_assert!(cut.shown_chars <= cut.total_chars, "{cut:?}");
+                prop_assert_eq!(quota == 0, cut.artifact.is_none());
             }
         }
     }

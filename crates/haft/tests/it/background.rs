@@ -355,7 +355,7 @@ async fn output_schema_applies_to_the_result_and_not_to_the_task() {
         DynTool::new(read("t"), open_schema(), move |_, cx| async move {
             cx.spawn_background("counting", move |_| async move {
                 let data = if good { json!({"n": 1}) } else { json!({"n": "one"}) };
-                Output { structured: Some(data.clone()), ..Output::json(data) }
+                Output { structured: Some(Box::new(data.clone())), ..Output::json(data) }
             })
             .await
         })

@@ -4,20 +4,27 @@
 //! reads them with the vendors' own types. What can be checked without a vendor is asserted here:
 //! each body pairs its calls, names no tool twice, and is identical when it is built again.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use haft::{
-    Dialect, Output, Runtime, ToolRegistry,
+    BoxFuture, Dialect, Error, Output, Runtime, ToolRegistry,
+    agent::{Agent, EndReason, Model, ModelInfo, ModelRequest, Reply, Runner, ScriptedModel},
     dialect::{
         ExportOptions, PromptCacheTtl, StrictMode, ToolChoice, ToolDefinition, ToolExport,
         ToolSearch,
     },
     history::{
-        AssistantPart as Past, ContentPart, Ending, Media, MediaSource, Message, PastCall,
+        AssistantPart as Past, ContentPart, LastTurn, Media, MediaSource, Message, PastCall,
         PastResult, Transcript,
     },
     policy::AllowAll,
     tool::{Block, DynTool, Exposure, ToolSpec},
+    turn::StopReason,
 };
 use serde_json::{Map, Value, json};
 
@@ -139,7 +146,7 @@ fn tools() -> Vec<DynTool> {
     tools.push(
         DynTool::new(warmth, city.clone(), |_, _| async {
             let mut output = Output::json(json!({"celsius": 7}));
-            output.structured = Some(json!({"celsius": 7}));
+            output.structured = Some(Box::new(json!({"celsius": 7})));
             output
         })
         .with_output_schema(json!({"type": "object", "required": ["celsius"], "properties": {
@@ -450,8 +457,60 @@ async fn moved(bodies: &mut Bodies) {
     }
 }
 
+/// A scripted model that keeps the bodies of the requests it would send to a provider.
+struct KeepsBodies {
+    script: ScriptedModel,
+    dialect: Dialect,
+    sent: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Model for KeepsBodies {
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<StopReason, Error>> {
+        let sent = body(self.dialect, request.body(self.dialect).unwrap(), &Map::new());
+        self.sent.lock().unwrap().push(sent);
+        self.script.respond(request, reply)
+    }
+
+    fn info(&self) -> ModelInfo {
+        ModelInfo { dialect: self.dialect, ..self.script.info() }
+    }
+}
+
+/// Every request of an agent whose run has everything: several calls at once, invalid and unknown
+/// calls, an image, repeated ids, a cut message, an interrupted call, a steering message.
+async fn agent_requests(bodies: &mut Bodies) {
+    let script = [
+        r#"{"text": "Let me look.", "calls": [{"id": "callAaaa1", "name": "warmth", "arguments": {"city": "Oslo"}}, {"id": "callBbbb2", "name": "warmth", "arguments": {"town": 5}}, {"id": "callCccc3", "name": "no_such_tool"}]}"#,
+        r#"{"calls": [{"id": "callAaaa1", "name": "picture", "arguments": {"city": "Oslo"}}]}"#,
+        r#"{"text": "One moment.", "calls": [{"id": "callDddd4", "name": "silent"}], "stop": "truncated"}"#,
+        r#"{"text": "Done."}"#,
+    ];
+    for dialect in dialects_with_history() {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let script = ScriptedModel::parse(&script.join("\n")).unwrap();
+        let model = KeepsBodies { script, dialect, sent: Arc::clone(&sent) };
+        let agent = Agent::new("tester", model).instructions("You are a weather service.");
+        let runner = Runner::new(runtime());
+        let mut stream = runner.run_stream(&agent, "How warm is it in Oslo?").unwrap();
+        stream.handle().steer("In degrees Celsius, please.");
+        while stream.next().await.is_some() {}
+        let result = stream.finish().await.unwrap();
+        assert_eq!(result.reason, EndReason::Answered, "{dialect}");
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        assert_eq!(sent.len(), 4, "{dialect}");
+        for (turn, body) in sent.into_iter().enumerate() {
+            bodies.insert(format!("{dialect}/agent-{turn}"), body);
+        }
+    }
+}
+
 async fn bodies() -> Bodies {
     let mut bodies = Bodies::new();
+    agent_requests(&mut bodies).await;
     exports(&mut bodies).await;
     conversations(&mut bodies).await;
     moved(&mut bodies).await;
@@ -513,13 +572,17 @@ async fn recorded_bodies_decode_and_match_their_snapshot() {
         let expected = if case == "odd-names" { INVALID_NAMES.len() } else { tools().len() };
         assert!(shown.len() >= expected, "{name}: {shown:?}");
         let transcript = dialect.read_history(body).unwrap();
-        transcript.check(Ending::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));
+        transcript.check(LastTurn::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));
         let calls = transcript.calls().count();
         match case {
             _ if case.starts_with("tools-") || case == "odd-names" => {
                 assert_eq!(calls, 0, "{name}")
             }
             "cut" => assert!(calls >= 1, "{name}"),
+            "agent-0" => assert_eq!(calls, 0, "{name}"),
+            "agent-1" => assert_eq!(calls, 3, "{name}"),
+            "agent-2" => assert_eq!(calls, 4, "{name}"),
+            "agent-3" => assert_eq!(calls, 5, "{name}"),
             "everything" => assert_eq!(calls, 4, "{name}"),
             _ => assert_eq!(calls, 5, "{name}"),
         }

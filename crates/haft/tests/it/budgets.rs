@@ -134,7 +134,7 @@ async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     assert!(shown <= 1_000, "{shown}");
     assert_eq!(all[0].text().len(), 100, "what fits is left alone");
     assert!(all[1].text().contains("the byte budget of this run is used up"));
-    assert_eq!(all[1].truncation().unwrap().of, 5_000);
+    assert_eq!(all[1].truncation().unwrap().total_chars, 5_000);
     assert_eq!(run.remaining_budget().bytes, Some(1_000 - shown as u64));
     let all = run.turn().await.unwrap().run(calls("long:5000")).await;
     assert!(all[0].text().len() as u64 <= 1_000 - shown as u64);
@@ -290,6 +290,29 @@ async fn cancelling_a_run_reaches_its_sub_runs() {
     let (all, ()) = tokio::join!(going, stop);
     assert_eq!(ends(&all), ["c1 cancelled"]);
     assert_eq!(answers(&run.sub_run().start(), "slow").await, ["c1 cancelled"]);
+}
+
+#[tokio::test]
+async fn calls_of_takes_globs_and_every_matching_limit_applies() {
+    let tools = vec![quick(read("read_a")), quick(read("read_b")), quick(read("look"))];
+    let runtime = permissive(tools).build().unwrap();
+    let limits = budget(|b| {
+        b.calls_of.insert("read_?".to_owned(), 3);
+        b.calls_of.insert("read_a".to_owned(), 1);
+        b.calls_of.insert("lo*".to_owned(), 0);
+    });
+    let run = runtime.run_builder().budget(limits).start();
+    assert_eq!(
+        answers(&run, "read_a read_a read_b read_b read_b look").await,
+        [
+            "c1 ok",
+            "c2 budget_exhausted",
+            "c3 ok",
+            "c4 ok",
+            "c5 budget_exhausted",
+            "c6 budget_exhausted"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::sync::{
 use haft::{
     BoxFuture, Failure, FailureCode, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    host::Confinement,
+    host::{Confinement, HostContext},
     policy::Verdict,
     tool::{CallProfile, Capabilities, Capability, DynTool, ToolSpec},
 };

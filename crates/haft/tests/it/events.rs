@@ -53,10 +53,10 @@ async fn every_event_has_a_time_and_a_call() {
     assert_eq!(seqs, (1..=kept.len() as u64).collect::<Vec<_>>());
     assert!(kept.windows(2).all(|pair| pair[0].0.time <= pair[1].0.time));
     let ends: Vec<_> = kept.iter().filter(|(_, event)| event.is_terminal()).collect();
-    let whose = |n: usize| (ends[n].0.run().to_string(), ends[n].0.who.agent_path.join("/"));
+    let whose = |n: usize| (ends[n].0.run().to_string(), ends[n].0.source.agent_path.join("/"));
     assert_eq!(whose(0), ("run-1".to_owned(), "lead/ada".to_owned()));
     assert_eq!(whose(1), ("run-2".to_owned(), "lead/bob".to_owned()), "the same id, another run");
-    assert_eq!(ends[1].0.who.cycle, 1);
+    assert_eq!(ends[1].0.source.cycle, 1);
     let took = kept.iter().find_map(|(_, event)| match event {
         Event::AttemptFinished { took, attempt: 1, failed: None, .. } => Some(*took),
         _ => None,
@@ -151,13 +151,13 @@ async fn slow_subscriber_loses_progress_events_and_keeps_terminal_events() {
         match reported {
             StreamItem::Event(reported) => ends += u64::from(reported.event.is_terminal()),
             StreamItem::Lagged(gap) => {
-                assert_eq!(gap.ends, 0);
-                missed += gap.notes;
+                assert_eq!(gap.terminal_events, 0);
+                missed += gap.progress_events;
             }
         }
     }
     assert_eq!((ends, missed), (20, 1_000));
-    assert!(matches!(gone.try_next(), Some(StreamItem::Lagged(gap)) if gap.ends == 19));
+    assert!(matches!(gone.try_next(), Some(StreamItem::Lagged(gap)) if gap.terminal_events == 19));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn subscribers_on_other_threads_account_for_every_event() {
                             (reported.at.seq, reported.at.seq)
                         }
                         StreamItem::Lagged(gap) => {
-                            calls += gap.ends;
+                            calls += gap.terminal_events;
                             (gap.from_seq, gap.to_seq)
                         }
                     };
@@ -340,8 +340,9 @@ async fn queue_time_is_in_the_record_and_not_in_the_attempt() {
             assert_eq!(*took, Duration::from_millis(100));
         }
     }
-    let gates =
-        kept.iter().filter(|(_, e)| matches!(e, Event::PhaseFinished { phase: Phase::Gate, .. }));
+    let gates = kept
+        .iter()
+        .filter(|(_, e)| matches!(e, Event::PhaseFinished { phase: Phase::WaitForLock, .. }));
     assert!(gates.count() >= 1, "a wait has its end");
 }
 
@@ -436,7 +437,7 @@ async fn keyed_output_counts_against_the_subscriber_byte_limit() {
                     bytes += text.len();
                 }
             }
-            StreamItem::Lagged(gap) => missed += gap.notes,
+            StreamItem::Lagged(gap) => missed += gap.progress_events,
         }
     }
     assert!(bytes <= 1 << 20, "{bytes} bytes of notes were kept");

@@ -276,14 +276,14 @@ fn approver_allows_edits_answers_and_denies() {
     insta::assert_snapshot!(output("approvals"), @r#"
     allowed once, with a comment: pay Ada 5
       asked about pay({"to":"Ada","amount":5}): it is not declared read-only
-      answered: Allow { lasting: Once, comment: Some("the last one today") }
+      answered: Allow { scope: Once, comment: Some("the last one today") }
       model reads: paid 5 to Ada
                    [note from the host: A person approved this call with the comment: the last one today]
     edited, then allowed: pay Ada 1000
       asked about pay({"to":"Ada","amount":1000}): it is not declared read-only
       answered: Edit(Object {"to": String("Ada"), "amount": Number(10)})
       asked about pay({"to":"Ada","amount":10}): it is not declared read-only
-      answered: Allow { lasting: Once, comment: None }
+      answered: Allow { scope: Once, comment: None }
       model reads: paid 10 to Ada
     answered instead: pay Ada 30
       asked about pay({"to":"Ada","amount":30}): it is not declared read-only
@@ -296,7 +296,7 @@ fn approver_allows_edits_answers_and_denies() {
                    Next: continue without it, or report to the user what you would have done
     allowed for the session: pay Ada 7
       asked about pay({"to":"Ada","amount":7}): it is not declared read-only
-      answered: Allow { lasting: Session, comment: None }
+      answered: Allow { scope: Session, comment: None }
       model reads: paid 7 to Ada
     the same again: no question: pay Ada 7
       model reads: paid 7 to Ada

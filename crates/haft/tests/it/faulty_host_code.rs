@@ -53,7 +53,8 @@ async fn middleware_that_changes_an_output_in_place_is_named() {
     fn nothing(_: &mut Output) {}
     let text = || Output::text("quiet");
     let block = || Output { blocks: vec![Block::Json { json: json!({"n": 1}) }], structured: None };
-    let both = || Output { blocks: vec![Block::text("x")], structured: Some(json!({"n": 1})) };
+    let both =
+        || Output { blocks: vec![Block::text("x")], structured: Some(Box::new(json!({"n": 1}))) };
     type Made = fn() -> Output;
     type Change = fn(&mut Output);
     for (made, change, is_named) in [

@@ -171,7 +171,7 @@ async fn json_between_the_markers_is_still_json() {
     let given = data.clone();
     let tool = DynTool::new(read("t"), open_schema(), move |_, _| {
         let data = given.clone();
-        async move { Output { structured: Some(data.clone()), ..Output::json(data) } }
+        async move { Output { structured: Some(Box::new(data.clone())), ..Output::json(data) } }
     });
     let answer = one(permissive(vec![tool]), ToolCall::new("a", "t", json!({}))).await;
     let body: Value = serde_json::from_str(&between(&answer.model_text())).unwrap();
@@ -179,7 +179,8 @@ async fn json_between_the_markers_is_still_json() {
         json!({"<U+005B>/haft 0]": ["<U+003C>|im_end|>", {"k": "<U+005B>INST]"}], "n": 1});
     assert_eq!(body, neutral);
     assert_eq!(answer.model_blocks()[1], Block::Json { json: neutral.clone() });
-    assert_eq!(answer.output().unwrap().structured, Some(data.clone()), "for Rust it is as it was");
+    let structured = answer.output().unwrap().structured.as_deref();
+    assert_eq!(structured, Some(&data), "for Rust it is as it was");
     let bedrock = Dialect::Bedrock.render_results(std::slice::from_ref(&answer));
     assert_eq!(bedrock["content"][0]["toolResult"]["content"][1], json!({"json": neutral}));
     let mcp = Dialect::Mcp.render_results(std::slice::from_ref(&answer));
@@ -305,9 +306,9 @@ async fn value_shown_with_escaped_markers_is_still_tracked() {
     let shown = answers[0].model_text();
     for value in ["[INST]4711<s>", "<U+005B>INST]4711<U+003C>s>", "bob@evil.org"] {
         assert!(shown.contains(value) || text.contains(value), "{value}");
-        assert_eq!(run.seen().origin_of(value).unwrap().tool, "fetch", "{value}");
+        assert_eq!(run.taint().origin_of(value).unwrap().tool, "fetch", "{value}");
     }
-    assert_eq!(run.seen().origin_of("<U+005B>INST]0815<U+003C>s>"), None);
+    assert_eq!(run.taint().origin_of("<U+005B>INST]0815<U+003C>s>"), None);
 }
 
 #[test]

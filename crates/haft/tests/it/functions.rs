@@ -8,9 +8,10 @@ use std::sync::{
 
 use haft::{
     FailureCode, Runtime, ToolRegistry,
-    approval::{ApprovalResponse, Approver, approver_fn},
+    approval::{ApprovalRequest, ApprovalResponse, Approver, approver_fn},
     hooks::{Hook, PreCallDecision, before_fn},
     policy::{Guard, Verdict, guard_fn},
+    turn::ValidatedCall,
 };
 use serde_json::json;
 
@@ -74,4 +75,25 @@ async fn registry_with_more_tools_runs_the_old_and_the_new_ones() {
     let runtime = Runtime::builder().registry(small).build().unwrap();
     let failure = runtime.call("new", json!({})).await.unwrap_err();
     assert_eq!(failure.code(), FailureCode::UnknownTool);
+}
+
+#[tokio::test]
+async fn closures_with_a_typed_parameter_are_guards_hooks_and_approvers() {
+    let guarded = permissive(vec![quick(read("t"))])
+        .guard(|_: &ValidatedCall| Ok(Some(Verdict::deny("a closure denies it"))));
+    let failure = guarded.build().unwrap().call("t", json!({})).await.unwrap_err();
+    assert!(failure.message().contains("a closure denies it"), "{failure}");
+    let hooked = permissive(vec![quick(read("t"))])
+        .hook(|_: &ValidatedCall| Ok(PreCallDecision::block("not today")));
+    assert!(hooked.build().unwrap().call("t", json!({})).await.is_err());
+    for (answer, code) in [
+        (ApprovalResponse::allow(), None),
+        (ApprovalResponse::Deny(None), Some(FailureCode::Denied)),
+    ] {
+        let asked = Runtime::builder()
+            .registry(ToolRegistry::builder().add(quick(write("t"))).build().unwrap())
+            .approver(move |_: &ApprovalRequest<'_>| Ok(answer.clone()));
+        let result = asked.build().unwrap().call("t", json!({})).await;
+        assert_eq!(result.err().map(|failure| failure.code()), code);
+    }
 }

@@ -198,7 +198,7 @@ fn scenes() -> Vec<Scene> {
         scene("approved once", answers(|_| ApprovalResponse::allow()), &["quick writes"]),
         scene(
             "approved for the session",
-            answers(|_| ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None }),
+            answers(|_| ApprovalResponse::Allow { scope: ApprovalScope::Session, comment: None }),
             &["quick quick", "quick"],
         ),
         scene(

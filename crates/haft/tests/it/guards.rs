@@ -79,7 +79,7 @@ async fn guard_after_a_denying_guard_is_not_called_but_explained() {
     let said: Vec<&str> = explained
         .checks
         .iter()
-        .filter(|c| c.what == "guard `counts`")
+        .filter(|c| c.check == "guard `counts`")
         .map(|c| &*c.result)
         .collect();
     assert_eq!(said, ["no opinion", "no opinion"], "an explanation asks every guard");

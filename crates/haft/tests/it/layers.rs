@@ -14,7 +14,7 @@ use haft::{
     ToolRegistry,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     events::Event,
-    host::{Breaker, Clock},
+    host::{Breaker, Clock, HostContext},
     journal::{CallIntent, CallOutcome, Journal, WriteStatus},
     middleware::{ExecutionStats, Middleware, Next, Outcome},
     testing::ManualClock,
@@ -439,7 +439,7 @@ impl Middleware for Notes {
 
     fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let id = call.admitted().context().call_id();
+            let id = call.validated().context().call_id();
             self.0.lock().unwrap().push(format!("{id} middleware"));
             next.run().await
         })

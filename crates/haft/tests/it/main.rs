@@ -39,6 +39,7 @@ mod faulty_host_code;
 mod events;
 mod export;
 mod nested_calls;
+mod growth;
 mod sources;
 mod dialects;
 mod docs;

@@ -150,7 +150,7 @@ async fn middleware_that_skips_the_body_is_named_and_reported_not_started() {
     let answer = run.turn().await.unwrap().run(calls("t:x")).await.pop().unwrap();
     assert_eq!(answer.text(), "from elsewhere");
     assert_eq!(
-        (answer.execution(), answer.instead_by()),
+        (answer.execution(), answer.replaced_by()),
         (Execution::NotStarted, Some("middleware `replacement`"))
     );
     assert_eq!(run.label().trust, Trust::Untrusted, "it may be what the tool said before");
@@ -171,7 +171,7 @@ async fn replaced_outcome_is_bounded_and_execution_stays_recorded() {
     });
     let answer = one(permissive(vec![quick(read("t"))]).middleware(floods)).await;
     assert!(answer.truncation().is_some() && answer.text().len() < 1 << 19);
-    assert_eq!((answer.execution(), answer.instead_by()), (Execution::Completed, None));
+    assert_eq!((answer.execution(), answer.replaced_by()), (Execution::Completed, None));
     let spoils = middleware_fn("spoils", |_, next| {
         Box::pin(async move {
             next.run().await?;
@@ -269,7 +269,7 @@ async fn abandoned_body_is_cancelled_and_awaited() {
     let answer = one(permissive(vec![tool]).middleware(impatient())).await;
     assert_eq!(answer.text(), "too slow; here is yesterday's");
     assert!(ended.load(Ordering::SeqCst), "the answer came after the body's end");
-    assert_eq!((answer.execution(), answer.instead_by()), (Execution::Completed, None));
+    assert_eq!((answer.execution(), answer.replaced_by()), (Execution::Completed, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -382,7 +382,7 @@ async fn tainted_value_is_recognized_in_any_spelling() {
     });
     let run = permissive(vec![tool]).build().unwrap().run();
     one(&run, "fetch", json!({})).await;
-    let seen = run.seen();
+    let seen = run.taint();
     for value in ["C:\\Users\\eve\\run.cmd", "say \"hello\" now", "curl x\nrm -rf y", "Zoë's café"]
     {
         assert!(seen.origin_of(value).is_some(), "{value}");
@@ -398,7 +398,7 @@ async fn url_nested_in_a_url_is_checked() {
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run_builder().user_text("use https://good.org/mail please").start();
     one(&run, "fetch", json!({"x": "ask bob@evil.org or see evil.net"})).await;
-    let seen = run.seen();
+    let seen = run.taint();
     assert_eq!(seen.origin_of("https://good.org/mail"), None);
     for value in [
         "https://good.org/mail?to=bob@evil.org",

@@ -392,7 +392,7 @@ async fn bounds_hold_for_every_part_of_a_result() {
     });
     let data = DynTool::new(read("data"), json!({}), |_, _| async {
         let mut output = haft::Output::text("small");
-        output.structured = Some(json!("x".repeat(1_000_000)));
+        output.structured = Some(Box::new(json!("x".repeat(1_000_000))));
         output
     });
     let runtime = permissive(vec![crabs, many, data]).config(config).build().unwrap();

@@ -457,22 +457,26 @@ async fn explanation_names_the_rule_near_misses_and_what_would_change_it() {
     assert_eq!(cited.place.to_string(), "haft.toml:14");
     assert_eq!(cited.pattern, "Bash(git push *)");
     assert!(said.verdict.source.contains("haft.toml:14"));
-    assert!(said.flip.unwrap().contains("except = [\"Bash(git push origin main)\"]"));
+    assert!(said.smallest_change.unwrap().contains("except = [\"Bash(git push origin main)\"]"));
     assert!(
-        said.near.iter().any(|near| near.rule.pattern == "Bash(git reset *)"),
+        said.near_misses.iter().any(|near| near.rule.pattern == "Bash(git reset *)"),
         "{:?}",
-        said.near
+        said.near_misses
     );
-    let whats: Vec<&str> = said.checks.iter().map(|check| check.what.as_str()).collect();
+    let whats: Vec<&str> = said.checks.iter().map(|check| check.check.as_str()).collect();
     assert_eq!(whats[..3], ["admit", "deny rules", "input rules"]);
-    assert!(said.risk.iter().any(|risk| risk.contains("git push origin main")), "{:?}", said.risk);
+    assert!(
+        said.touches.iter().any(|risk| risk.contains("git push origin main")),
+        "{:?}",
+        said.touches
+    );
 }
 
 #[tokio::test]
 async fn explanation_names_every_rule_that_blocks_a_change() {
     let flip = |list: Vec<Rule>, command: &'static str| async move {
         let said = explain(rules(list), "shell", json!({"command": command})).await;
-        said.flip.unwrap()
+        said.smallest_change.unwrap()
     };
     let both = || vec![deny("Bash(git push *)"), deny("Bash(git *)"), allow("Bash")];
     let said = flip(both(), "git push").await;
@@ -485,7 +489,7 @@ async fn explanation_names_every_rule_that_blocks_a_change() {
     let named =
         explain(rules(vec![allow("write_file")]), "write_file", json!({"file_path": "haft.toml"}))
             .await;
-    assert_eq!(named.flip.unwrap(), "an allow rule that names the protected file");
+    assert_eq!(named.smallest_change.unwrap(), "an allow rule that names the protected file");
 }
 
 #[tokio::test]

@@ -285,7 +285,7 @@ impl Approver for Person {
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
-        let shown = format!("{}\n{}", question.call.shown(), question.explanation);
+        let shown = format!("{}\n{}", question.call.redacted_arguments(), question.explanation);
         self.0.lock().unwrap().push(shown);
         Box::pin(async { Ok(ApprovalResponse::allow()) })
     }
@@ -388,7 +388,7 @@ async fn results_are_redacted_in_every_block_and_key() {
                     media_type: None,
                 },
             ],
-            structured: Some(data),
+            structured: Some(Box::new(data)),
         }
     });
     let runtime = permissive(vec![tool]).secret("door", "open sesame").build().unwrap();

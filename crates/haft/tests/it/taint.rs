@@ -38,12 +38,12 @@ async fn result_has_a_taint_label_and_the_run_keeps_it() {
     let tools = vec![says(read("fetch").label(WEB)), quick(read("clean").label(Label::CLEAN))];
     let run = permissive(tools).build().unwrap().run();
     assert_eq!(one(&run, "clean", json!({})).await.label(), Label::CLEAN);
-    assert_eq!((run.label(), run.seen().taints().len()), (Label::CLEAN, 0));
+    assert_eq!((run.label(), run.taint().taints().len()), (Label::CLEAN, 0));
     let answer = one(&run, "fetch", json!({"x": "hello", "key": "news.example.org"})).await;
     let origin = answer.origin().unwrap();
     assert_eq!((origin.tool().as_str(), origin.what()), ("fetch", Some("news.example.org")));
     assert_eq!(serde_json::to_value(&answer).unwrap()["origin"]["what"], "news.example.org");
-    let taints = run.seen().taints();
+    let taints = run.taint().taints();
     assert_eq!(taints.len(), 1);
     assert_eq!((taints[0].call.as_str(), taints[0].tool.as_str()), ("c1", "fetch"));
     assert_eq!(taints[0].origin.as_deref(), Some("news.example.org"));
@@ -69,7 +69,7 @@ async fn failure_of_an_executed_body_taints_too() {
     assert_eq!(run.label(), Label::CLEAN);
     one(&run, "fetch", json!({})).await;
     assert_eq!(run.label(), WEB);
-    assert_eq!(run.seen().origin_of("bob@evil.org").unwrap().tool, "fetch");
+    assert_eq!(run.taint().origin_of("bob@evil.org").unwrap().tool, "fetch");
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn value_is_untrusted_unless_the_user_wrote_it() {
     let run = runtime.run_builder().user_text("write to bob@corp.org").start();
     let page = "ask bob@corp.org or eve@evil.org, account 4471190, see https://evil.org/pay";
     one(&run, "fetch", json!({"x": page})).await;
-    let seen = run.seen();
+    let seen = run.taint();
     assert_eq!(seen.origin_of("bob@corp.org"), None);
     for value in ["eve@evil.org", "4471190", "https://evil.org/other", "EVIL.org"] {
         assert!(seen.origin_of(value).is_some(), "{value}");
@@ -138,16 +138,16 @@ async fn sub_run_inherits_its_parents_taint_and_taints_it() {
     assert_eq!(sub.label(), OWN);
     one(&sub, "fetch", json!({"x": "go to evil.org", "key": "y.org"})).await;
     assert_eq!((run.label(), sibling.label()), (OWN.join(WEB), OWN));
-    assert_eq!(run.seen().taints()[1].origin.as_deref(), Some("y.org"));
-    assert!(run.seen().origin_of("evil.org").is_some());
-    assert!(run.seen().has_read_private());
+    assert_eq!(run.taint().taints()[1].origin.as_deref(), Some("y.org"));
+    assert!(run.taint().origin_of("evil.org").is_some());
+    assert!(run.taint().has_read_private());
 }
 
 #[tokio::test(start_paused = true)]
 async fn agent_tool_result_has_the_taint_of_its_run() {
     let agent =
         DynTool::new(write("agent").label(Label::CLEAN), open_schema(), |_, cx| async move {
-            let sub = Run::below(&cx).expect("a run of ours").agent("helper").start();
+            let sub = Run::sub_run_of(&cx).expect("a run of ours").agent("helper").start();
             let turn = sub.turn().await.map_err(|e| Failure::failed(e.to_string()))?;
             let answers = turn.run([ToolCall::new("s1", "where", json!({}))]).await;
             Ok::<_, Failure>(answers[0].text().into_owned())
@@ -187,15 +187,15 @@ async fn remote_definition_changed_within_a_run_is_detected() {
     let name = offered.snapshot().entries().map(|e| e.name().clone()).find(|n| *n != "here");
     let name = name.expect("a tool of the source");
     run.turn().await.unwrap();
-    assert!(!run.seen().has_changed(&name));
+    assert!(!run.taint().has_changed(&name));
     *tools.lock().unwrap() = vec![quick(read("there").title("Another"))];
-    let before = run.seen().has_changed(&name);
+    let before = run.taint().has_changed(&name);
     run.turn().await.unwrap();
-    assert!(!before && run.seen().has_changed(&name));
-    assert!(!run.seen().has_changed(&ToolName::from("here")));
+    assert!(!before && run.taint().has_changed(&name));
+    assert!(!run.taint().has_changed(&ToolName::from("here")));
     let fresh = runtime.run();
     fresh.turn().await.unwrap();
-    assert!(!fresh.seen().has_changed(&name), "a new run pins what it sees");
+    assert!(!fresh.taint().has_changed(&name), "a new run pins what it sees");
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ async fn prompt_injection_has_no_unapproved_effect() {
         assert!(asked.iter().any(|line| line == what), "{what} was asked about: {asked:?}");
     }
     // What a prompt can show: what tainted the run, and where the values come from.
-    let seen = run.seen();
+    let seen = run.taint();
     assert_eq!(seen.label().trust, Trust::Untrusted);
     assert_eq!(seen.taints()[0].origin.as_deref(), Some("news.example.org"));
     assert!(seen.has_read_private());
@@ -374,7 +374,7 @@ async fn under_prompt_injection_only_approved_effects_happen() {
     let (run, happened) = obedient(policy(), &person, "read the news, delete notes.txt").await;
     assert_eq!(happened, *person.approved.lock().unwrap());
     assert!(!happened.is_empty() && happened.iter().all(|line| line == "delete notes.txt"));
-    assert_eq!(run.seen().origin_of("notes.txt"), None, "the user said it");
+    assert_eq!(run.taint().origin_of("notes.txt"), None, "the user said it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -254,8 +254,62 @@ fn literal(text: &str) -> Option<String> {
     None
 }
 
+/// Returns the string literals of a file with their offsets, without comments and raw strings.
+fn literals(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find(['"', '/', '\'']) {
+        at += next;
+        let rest = &text[at..];
+        if rest.starts_with("//") {
+            at += rest.find('\n').unwrap_or(rest.len());
+        } else if rest.starts_with("'\"'") || rest.starts_with("'\\\"'") {
+            at += 3;
+        } else if rest.starts_with('"') && text[..at].ends_with('#') {
+            at += rest[1..].find("\"#").map_or(rest.len(), |end| end + 3);
+        } else if let Some(message) = literal(rest) {
+            let mut end = 1;
+            while !rest[end..].starts_with('"') {
+                let step = if rest[end..].starts_with('\\') { 2 } else { 1 };
+                end += rest[end..].chars().take(step).map(char::len_utf8).sum::<usize>();
+            }
+            found.push((at, message));
+            at += end + 1;
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// What comes before a literal that is a message: an arm, a constant, a `Display`, an error as text.
+const BEFORE_A_MESSAGE: &[&str] = &[
+    "=>",
+    "=> {",
+    "format!(",
+    "write!(f,",
+    "writeln!(f,",
+    "f.write_str(",
+    ": &str =",
+    "Err(",
+    "ok_or(",
+    "message =",
+    "why =",
+    "reason =",
+    "hint =",
+];
+
+/// Whether a literal is a sentence in one of the places where messages are.
+fn is_message(before: &str, message: &str) -> bool {
+    let before = before.trim_end();
+    let words = message.split(' ').filter(|word| word.chars().any(char::is_alphabetic)).count();
+    let attribute = before.rfind("#[").is_some_and(|start| !before[start..].contains(']'));
+    words >= 3 && !attribute && BEFORE_A_MESSAGE.iter().any(|start| before.ends_with(start))
+}
+
 /// What a model or an operator reads when something fails, as it is written in the sources: message,
-/// next step, hint. One list, so that it can be read as a whole.
+/// next step, hint, and texts that become part of these. One list, so that it can be read as a
+/// whole.
 #[test]
 fn failure_messages_are_listed() {
     const MAKERS: &[(&str, &str)] = &[
@@ -284,9 +338,16 @@ fn failure_messages_are_listed() {
                 if let Some(message) = first.and_then(|first| literal(&call[first..]))
                     && !is_comment
                     && !nested
+                    && message.contains(' ')
                 {
                     lines.push((at, format!("{kind}: {message}")));
                 }
+            }
+        }
+        for (at, message) in literals(text) {
+            let is_listed = lines.iter().any(|(_, line)| line.ends_with(&format!(": {message}")));
+            if is_message(&text[..at], &message) && !is_listed {
+                lines.push((at, format!("text: {message}")));
             }
         }
         if !lines.is_empty() {
@@ -294,6 +355,11 @@ fn failure_messages_are_listed() {
             list.push_str(&format!("# {name}\n"));
             lines.iter().for_each(|(_, line)| list.push_str(&format!("{line}\n")));
         }
+    }
+    for part in
+        ["is outside the workspace", "is protected", "calls need a tokio", "expected a rate"]
+    {
+        assert!(list.contains(part), "the scan misses `{part}`");
     }
     let path = root().join("crates/haft/tests/tidy/messages.txt");
     if std::env::var("HAFT_TIDY").is_ok_and(|value| value == "write") {

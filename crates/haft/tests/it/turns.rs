@@ -10,6 +10,7 @@ use std::{
 
 use haft::{
     Config, FailureCode, ToolCall,
+    host::HostContext,
     journal::MemoryJournal,
     tool::{CallProfile, ConcurrencyClass, DynTool, Execution, ResourceKey, ResultLimit, ToolSpec},
     turn::{Arguments, StopReason},
@@ -182,9 +183,9 @@ async fn result_is_bounded_as_a_whole_and_says_so() {
     let runtime = permissive(vec![big, free]).config(config).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("big free")).await;
     let cut = answers[0].truncation().unwrap();
-    assert_eq!(cut.of, 10_000);
+    assert_eq!(cut.total_chars, 10_000);
     assert!(answers[0].text().chars().count() <= 100, "with the notice");
-    assert!(answers[0].text().contains(&format!("{} of 10000 characters", cut.shown)));
+    assert!(answers[0].text().contains(&format!("{} of 10000 characters", cut.shown_chars)));
     assert!(answers[1].text().len() <= 1_000, "a hard cap holds for unbounded ones");
 }
 
@@ -199,9 +200,9 @@ async fn output_is_checked_against_its_own_schema() {
         .with_output_schema(schema.clone())
     };
     let mut good = haft::Output::text("fine");
-    good.structured = Some(json!({"n": 1}));
+    good.structured = Some(Box::new(json!({"n": 1})));
     let mut bad = good.clone();
-    bad.structured = Some(json!({}));
+    bad.structured = Some(Box::new(json!({})));
     for (output, code) in [
         (good, None),
         (bad, Some(FailureCode::BadOutput)),

@@ -24,7 +24,7 @@ fn tools() -> haft::RuntimeBuilder {
             .and(Block::Audio { data: "BBBB".into(), media_type: "audio/wav".into() })
             .and(Block::Json { json: json!({"n": 1}) })
             .and(Block::Link { uri: "file:///a".into(), name: "a".into(), media_type: None });
-        output.structured = Some(json!({"n": 1}));
+        output.structured = Some(Box::new(json!({"n": 1})));
         output
     });
     let data = DynTool::new(read("data"), open_schema(), |_, _| async { json!({"n": 1}) });

@@ -1,7 +1,7 @@
 //! Call ids: the echoed message and the result message carry the same ids, whatever the provider
 //! sent as an id.
 
-use haft::{Dialect, history::Ending};
+use haft::{Dialect, history::LastTurn};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -162,7 +162,7 @@ proptest! {
             if !twice {
                 let history = history(dialect, message, answer);
                 let transcript = dialect.read_history(&history).unwrap();
-                prop_assert!(transcript.check(Ending::Closed).is_ok(), "{} {}", dialect, history);
+                prop_assert!(transcript.check(LastTurn::Closed).is_ok(), "{} {}", dialect, history);
             }
         }
     }

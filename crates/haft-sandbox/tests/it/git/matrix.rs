@@ -118,7 +118,7 @@ pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathB
     let all = snapshot(directory).into_iter();
     all.filter(|(path, _)| {
         let below = path.strip_prefix(directory).unwrap();
-        names.standing(below) == Protection::Protected && !is_of_module(below)
+        names.protection(below) == Protection::Protected && !is_of_module(below)
     })
     .collect()
 }

@@ -143,17 +143,17 @@ fn workspace_below_the_top_of_a_repository_obeys_its_configuration() {
 
 #[test]
 fn names_with_a_leading_dot_hold_at_the_root_only() {
-    use haft_core::protected_names::Protection::{Above, Free, Protected as Kept};
+    use haft_core::protected_names::Protection::{Contains, Protected as Kept, Unprotected};
     let names = Protected::new(["./a/b", "c"], [] as [&str; 0]);
     for (path, standing) in [
         ("a/b", Kept),
         ("A/B/x", Kept),
-        ("a", Above),
-        ("x/a/b", Free),
-        ("x/a", Free),
+        ("a", Contains),
+        ("x/a/b", Unprotected),
+        ("x/a", Unprotected),
         ("x/c", Kept),
     ] {
-        assert_eq!(names.standing(path.as_ref()), standing, "{path}");
+        assert_eq!(names.protection(path.as_ref()), standing, "{path}");
     }
-    assert_eq!(names.at("/w/a".as_ref()).standing("b".as_ref()), Free);
+    assert_eq!(names.at("/w/a".as_ref()).protection("b".as_ref()), Unprotected);
 }

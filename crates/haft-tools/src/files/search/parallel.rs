@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use haft_core::{Failure, Operation, OtherNames, Output, ToolContext, sync::lock};
-use haft_sandbox::{Entry, FileKind, OpenFile, PathError, ResolvedPath};
+use haft_sandbox::{FileKind, OpenFile, PathError, ResolvedPath, WalkEntry};
 
 use super::{
     Args, DEFAULT_LIMIT, MAX_TEXT_BYTES, Start,
@@ -111,7 +111,7 @@ impl ParallelSearch {
         let mut searcher = self.searcher();
         while !shared.enough.load(Ordering::Relaxed) && !cx.is_cancelled() {
             let Some((batch, entries)) = lock(&shared.batches).next() else { return };
-            let search = |entry: &Entry| {
+            let search = |entry: &WalkEntry| {
                 let found = self.search(&mut searcher, entry.open(), entry.place(), cx);
                 let is_news = found.matches > 0 || found.outcome != Outcome::Searched;
                 is_news.then_some(found)
@@ -149,7 +149,7 @@ impl ParallelSearch {
             |opened: &OpenFile| other_names(resolved, &opened.meta, Operation::Read, cx);
         let searched = match opened {
             Err(_) => Err(io::Error::other("it was refused")),
-            Ok(opened) if other_names(&opened) != OtherNames::Clear => {
+            Ok(opened) if other_names(&opened) != OtherNames::Allowed => {
                 Err(io::Error::other("a rule keeps it under another name"))
             }
             Ok(opened) => {
@@ -203,9 +203,9 @@ struct Batches {
 }
 
 impl Batches {
-    fn next(&mut self) -> Option<(usize, Vec<Entry>)> {
+    fn next(&mut self) -> Option<(usize, Vec<WalkEntry>)> {
         let files = self.visit.by_ref().filter(|entry| entry.kind() == FileKind::File);
-        let entries: Vec<Entry> = files.take(BATCH_ENTRIES).collect();
+        let entries: Vec<WalkEntry> = files.take(BATCH_ENTRIES).collect();
         if entries.is_empty() {
             return None;
         }

@@ -196,7 +196,7 @@ impl Report {
             "stopped_at_depth": (walked.too_deep > 0).then_some(walked.depth),
             "directories_not_searched": walked.too_deep,
         });
-        Output { blocks: vec![Block::text(self.text)], structured: Some(structured) }
+        Output { blocks: vec![Block::text(self.text)], structured: Some(Box::new(structured)) }
     }
 }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use haft_core::{
     Effect, Effects, ToolContext,
+    host::HostContext,
     protected_names::{Protected, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
@@ -95,7 +96,7 @@ impl Shell {
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
         let names = Protected::standard();
         let listed = places.filter(move |resolved| {
-            names.at(resolved.base()).standing(resolved.relative()) == Protection::Protected
+            names.at(resolved.base()).protection(resolved.relative()) == Protection::Protected
         });
         listed.filter_map(|resolved| exception(&resolved, "", &self.workspace))
     }

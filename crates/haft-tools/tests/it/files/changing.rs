@@ -299,7 +299,7 @@ impl FileRules for Stopping {
     }
 
     fn other_names(&self, _: Operation, _: &Path, _: &HardLinked, _: &Arc<Scope>) -> OtherNames {
-        OtherNames::Clear
+        OtherNames::Allowed
     }
 
     fn denied_paths(

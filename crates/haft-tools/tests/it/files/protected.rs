@@ -43,7 +43,7 @@ impl Approver for Person {
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
-        let touches = question.explanation.risk.join(" | ");
+        let touches = question.explanation.touches.join(" | ");
         self.asked.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
         let answer =
             if self.approves { ApprovalResponse::allow() } else { ApprovalResponse::Deny(None) };

@@ -93,11 +93,13 @@ impl ScriptedModel {
     ) -> Result<StopReason, Error> {
         let at = usize::try_from(request.turn).unwrap_or(usize::MAX);
         let Some(turn) = self.turns.get(at) else {
-            let why = format!(
-                "the script has {} messages, and the model was asked for number {}",
-                self.turns.len(),
-                at.saturating_add(1)
-            );
+            let messages = match self.turns.len() {
+                1 => "1 message".to_owned(),
+                n => format!("{n} messages"),
+            };
+            let asked = at.saturating_add(1);
+            let why =
+                format!("the script has {messages}, and the model was asked for number {asked}");
             return Err(Error::new(ErrorKind::BadResponse, why)
                 .hint("add a line to the script, or let its last message make no call"));
         };

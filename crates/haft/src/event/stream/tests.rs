@@ -39,7 +39,10 @@ fn read(stream: &mut EventStream) -> Vec<String> {
         .map(|received| match received {
             StreamItem::Event(received) => received.at.seq.to_string(),
             StreamItem::Lagged(m) => {
-                format!("{}-{} ({} notes, {} ends)", m.from_seq, m.to_seq, m.notes, m.ends)
+                format!(
+                    "{}-{} ({} notes, {} ends)",
+                    m.from_seq, m.to_seq, m.progress_events, m.terminal_events
+                )
             }
         })
         .collect()
@@ -209,8 +212,8 @@ proptest! {
                         let range = usize::try_from(next - 1).unwrap()
                             ..usize::try_from(missed.to_seq).unwrap();
                         let of = |kind| kinds[range.clone()].iter().filter(|k| **k == kind).count();
-                        prop_assert_eq!(of(0) as u64, missed.notes);
-                        prop_assert_eq!(of(2) as u64, missed.ends);
+                        prop_assert_eq!(of(0) as u64, missed.progress_events);
+                        prop_assert_eq!(of(2) as u64, missed.terminal_events);
                         next = missed.to_seq + 1;
                     }
                 }

@@ -273,7 +273,7 @@ fn report(work: &Work<'_>, how: CacheStatus, stats: &mut ExecutionStats) {
 /// Returns the parts of the cache key; `None` for a call that must run.
 fn key_parts(work: &Work<'_>, cache: &Cache) -> Option<KeyParts> {
     let (entry, cx) = (work.entry, work.cx);
-    let admitted = work.permitted.admitted();
+    let admitted = work.permitted.validated();
     // FAIL CLOSED: a call that changes something runs each time, whatever the tool declares.
     if !admitted.profile().read_only && entry.spec().idempotent != Some(true) {
         return None;

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn estimate_covers_every_part_of_an_output() {
         let nested = json!({"key": ["text", {"deep": [1, 2, null]}]});
-        let output = Output { blocks: vec![Block::text("abc")], structured: Some(nested) };
+        let output =
+            Output { blocks: vec![Block::text("abc")], structured: Some(Box::new(nested)) };
         let all = estimate_bytes(&output, usize::MAX).unwrap();
         assert!(all > OVERHEAD + 7 * size_of::<serde_json::Value>());
         assert_eq!(estimate_bytes(&output, all), Some(all));

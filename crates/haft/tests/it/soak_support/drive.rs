@@ -337,7 +337,7 @@ impl Driver {
                     .ledger
                     .mistake(format!("{} shows what it must not: {shown}", answer.id()));
             }
-            if let Some(id) = answer.truncation().and_then(|cut| cut.kept) {
+            if let Some(id) = answer.truncation().and_then(|cut| cut.artifact) {
                 self.kept = id.to_string();
             }
             let code = answer.failure().map_or("ok", |failure| failure.code().as_str());

@@ -9,6 +9,7 @@ use haft::{
     Failure, Output, ToolContext, ToolRegistry,
     artifacts::ReadResult,
     background::CheckTask,
+    host::HostContext,
     taint::Label,
     tool,
     tool::{Backoff, Cache, Capabilities, DynTool, Rate, RetryHint, RetryPolicy, ToolSpec},

@@ -92,8 +92,8 @@ pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     let shown = below(facts.base()).or_else(|| below(facts.root()));
     let shown = shown.unwrap_or_else(|| path.to_owned());
     let shown = shown.display();
-    Some(match PROTECTED.standing(path) {
-        Protection::Above => {
+    Some(match PROTECTED.protection(path) {
+        Protection::Contains => {
             format!("it changes `{shown}`, which contains the protected `{pattern}`: {reason}")
         }
         _ => format!("it changes the protected file `{shown}`: {reason}"),

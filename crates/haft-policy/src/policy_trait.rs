@@ -27,8 +27,8 @@ pub trait Policy: Send + Sync + 'static {
     /// Decides whether an agent may ask its model. The request describes the model call as a call
     /// of the tool `model_call`. Its arguments are the agent, the model, the turn and the tokens.
     ///
-    /// The default allows it: what a policy says about tools is not about the model. No person can
-    /// be asked here, so everything but an allow denies.
+    /// The default allows it: what a policy says about tools is not about the model. An ask is put
+    /// to the approvers of the runtime; an answer for the session lasts until the run ends.
     fn decide_model_call(&self, _request: &PolicyRequest<'_>) -> Verdict {
         Verdict::allow("no rule is about model calls")
     }

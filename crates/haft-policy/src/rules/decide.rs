@@ -15,7 +15,7 @@ use haft_core::{
 use super::{
     Applied, Rules,
     index::Index,
-    labels::{self, Concern},
+    taint_rules::{self, Concern},
 };
 use crate::{
     Mode, PolicyRequest, default,
@@ -93,9 +93,9 @@ impl Rules {
         if let Some((at, applied)) = self.strongest(&self.deny, facts, notes, "deny rules") {
             return Ruling::Denied { at, applied };
         }
-        if let Some(reason) = labels::definition_changed(facts) {
+        if let Some(reason) = taint_rules::definition_changed(facts) {
             notes.note("labels", "deny", reason.clone(), None);
-            return built(Decision::Deny, reason, labels::CHANGED);
+            return built(Decision::Deny, reason, taint_rules::CHANGED);
         }
         if self.context.mode == Mode::Plan && !facts.read_only {
             let reason = "plan mode allows only read-only calls".to_owned();
@@ -136,7 +136,7 @@ impl Rules {
         match ruling {
             // The bypass was set explicitly; only protected files still need approval.
             Ruling::Built { source: BYPASS, .. } => {
-                match labels::protected_write(facts, cover.by_name) {
+                match taint_rules::protected_write(facts, cover.by_name) {
                     Some(Concern { reason, source }) => {
                         notes.note("labels", "ask", reason.clone(), None);
                         built(Decision::Ask, reason, source)
@@ -154,7 +154,7 @@ impl Rules {
                 }
                 let excused = facts.all().without(cover.even_tainted).is_empty();
                 let hosts_known = facts.hosts().without(cover.by_host).is_empty();
-                match labels::concern(facts, cover.by_name, excused, hosts_known) {
+                match taint_rules::concern(facts, cover.by_name, excused, hosts_known) {
                     Some(Concern { reason, source }) => {
                         notes.note("labels", "ask", reason.clone(), None);
                         built(Decision::Ask, reason, source)
@@ -211,7 +211,7 @@ impl Rules {
                 return built(Decision::Allow, reason, BYPASS);
             }
             Mode::AcceptEdits => {
-                let edits = labels::edits_inside(facts);
+                let edits = taint_rules::edits_inside(facts);
                 if !edits.is_empty() && all.without(cover.parts).without(edits).is_empty() {
                     let reason = "edits inside the workspace are accepted".to_owned();
                     notes.note("mode", "allow", reason.clone(), None);
@@ -243,7 +243,7 @@ impl Rules {
             None => Verdict::ask("no rule matches it"),
         };
         // A protected file is the better reason, because the request names it.
-        let reason = match labels::protected_write(facts, cover.by_name) {
+        let reason = match taint_rules::protected_write(facts, cover.by_name) {
             Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
             _ => verdict.reason,
         };
@@ -389,7 +389,7 @@ impl Rules {
         }
         Some(found.iter().any(|(path, file)| {
             let names = self.judge_other_names(Operation::Read, path, file, &scope);
-            names != OtherNames::Clear
+            names != OtherNames::Allowed
         }))
     }
 
