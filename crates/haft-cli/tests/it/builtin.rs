@@ -72,7 +72,7 @@ fn explain_says_how_many_files_would_be_masked() {
     let why = ["explain", "shell", "command=make", "--workspace", ".", "--json"];
     let json = dir.run(why).json();
     let checks = json["checks"].as_array().unwrap();
-    let masked = checks.iter().find(|check| check["what"] == "denied paths").unwrap();
+    let masked = checks.iter().find(|check| check["check"] == "denied paths").unwrap();
     assert_eq!(masked["why"], "2 files would be masked: 1 cannot be read, 1 cannot be changed");
 }
 
