@@ -2,13 +2,17 @@
 //!
 //! In: frozen JSON and a context. Out: what one call would do, and its result.
 
-use std::{future::ready, sync::Arc};
+use std::{any::Any, future::ready, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{Args, BoxFuture, CallProfile, Failure, Output, ToolContext, Verdict};
+use crate::{BoxFuture, CallProfile, Failure, Output, ToolContext, Verdict};
 
-/// A tool's body behind one pointer. Implemented here for every [`Tool`] and for closures.
+/// Decoded arguments, type-erased.
+pub type Args = Box<dyn Any + Send + Sync>;
+
+/// A tool's body behind one pointer. Implemented here for every [`Tool`](crate::Tool) and for
+/// closures.
 ///
 /// Required are `decode` and `call`. `checks` and `guards` say beforehand whether `check` and
 /// `guard` do something. If not, the pipeline skips them without making a future.

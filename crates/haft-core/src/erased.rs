@@ -3,18 +3,15 @@
 //! It is a spec, its schemas and an object-safe body. `DynTool::of` wraps a typed tool;
 //! `DynTool::new` builds a tool whose schema is known only at run time.
 
-use std::{any::Any, fmt, future::ready, path::PathBuf, sync::Arc};
+use std::{fmt, future::ready, path::PathBuf, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Body, BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool,
+    Args, Body, BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool,
     ToolContext, ToolSpec, Verdict, schema,
 };
-
-/// Decoded arguments, type-erased.
-pub type Args = Box<dyn Any + Send + Sync>;
 
 /// How often a value is decoded again to find the location of a decode error.
 const MAX_DECODES: usize = 256;

@@ -77,7 +77,7 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         #injections
         let __value = #this::run(#this { #(#names: #passes,)* }, __cx).await;
     };
-    let items = ToolImpl {
+    let mut items = ToolImpl {
         krate: &krate,
         ident: &ident,
         name: &name,
@@ -93,8 +93,7 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         item: span,
     }
     .write();
-    let added = added_unit(&input, &ident);
-    let items = quote!(#items #added);
+    items.extend(added_unit(&input, &ident));
     let hidden = tool_impl::in_anonymous_const(&krate, &[], &items);
     quote!(#declared #hidden)
 }

@@ -424,7 +424,7 @@ fn git_command_changes_its_configuration_only_where_a_rule_names_it() {
     let why = dir.run(["explain", "shell", remote, "--workspace", ".", "--json"]).json();
     assert_eq!(why["verdict"]["decision"], "ask", "{why}");
     assert_eq!(why["verdict"]["reason"], changes, "{why}");
-    assert!(why["risk"].as_array().unwrap().contains(&json!(changes)), "{why}");
+    assert!(why["touches"].as_array().unwrap().contains(&json!(changes)), "{why}");
 
     let named = broad + &allow("Edit(.git/config)");
     let dir = TempDir::trusted("tools-git-named", &[("haft.toml", &named)]);
