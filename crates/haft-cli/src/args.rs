@@ -229,8 +229,8 @@ pub(crate) enum Tools {
 
 The second column is the verdict that the present rules, trust and sandbox give to an example call:
 it runs without a question, it asks, it is denied, or the tool is hidden from the model. `runs or
-asks` means that the tool classifies each call, `depends on the arguments` that rules decide about
-some calls; `haft tools show` lists them. `haft explain` shows the verdict of any call.")]
+asks` means that the tool classifies each call, `depends on the arguments` that rules decide by
+them. `haft explain` shows the verdict of any call.")]
     List {
         #[command(flatten)]
         place: WorkspaceArgs,
@@ -466,9 +466,8 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The same without notes.
-    pub(crate) fn quiet(mut self) -> Self {
-        self.quiet = true;
-        self
+    pub(crate) fn quiet(self) -> Self {
+        Self { quiet: true, ..self }
     }
 }
 

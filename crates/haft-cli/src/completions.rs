@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 
-/// The value that stands for the names in what the generator writes.
+/// The value in place of the names in what the generator writes.
 const PLACEHOLDER: &str = "HAFT_TOOL_NAMES";
 
 /// The commands with a tool as first argument, as the generators name them.

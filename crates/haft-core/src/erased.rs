@@ -3,72 +3,15 @@
 //! It is a spec, its schemas and an object-safe body. `DynTool::of` wraps a typed tool;
 //! `DynTool::new` builds a tool whose schema is known only at run time.
 
-use std::{any::Any, fmt, future::ready, path::PathBuf, sync::Arc};
+use std::{fmt, future::ready, path::PathBuf, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool, ToolContext,
-    ToolSpec, Verdict, schema,
+    Args, Body, BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool,
+    ToolContext, ToolSpec, Verdict, schema,
 };
-
-/// Decoded arguments, type-erased.
-pub type Args = Box<dyn Any + Send + Sync>;
-
-/// A tool's body behind one pointer. Implemented here for every [`Tool`] and for closures.
-///
-/// Required are `decode` and `call`. `checks` and `guards` say beforehand whether `check` and `guard` do something. If not, the
-/// pipeline skips them without making a future.
-pub trait Body: Send + Sync + 'static {
-    /// Decodes the frozen JSON into the body's arguments.
-    fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
-
-    /// Returns what this call would do.
-    fn profile(&self, declared: CallProfile, _args: &Args, _cx: &ToolContext) -> CallProfile {
-        declared
-    }
-
-    /// Returns whether it only works in a sandboxed process.
-    fn is_isolated(&self) -> bool {
-        false
-    }
-
-    /// Returns whether `check` does something.
-    fn checks(&self) -> bool {
-        false
-    }
-
-    /// Checks what a schema cannot express.
-    fn check<'a>(
-        &'a self,
-        _args: &'a Args,
-        _cx: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(ready(Ok(())))
-    }
-
-    /// Returns whether `guard` does something.
-    fn guards(&self) -> bool {
-        false
-    }
-
-    /// Decides whether the call may run.
-    fn guard<'a>(
-        &'a self,
-        _args: &'a Args,
-        _cx: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
-        Box::pin(ready(Ok(None)))
-    }
-
-    /// Makes the future that runs the tool. It owns its data, so that a runtime can move it.
-    fn call(
-        self: Arc<Self>,
-        args: Args,
-        cx: ToolContext,
-    ) -> BoxFuture<'static, Result<Output, Failure>>;
-}
 
 /// How often a value is decoded again to find the location of a decode error.
 const MAX_DECODES: usize = 256;

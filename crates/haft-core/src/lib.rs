@@ -27,6 +27,7 @@ mod output;
 mod into_output;
 mod stream;
 mod spawn_background;
+mod body;
 mod bounded_buffer;
 mod hashing;
 mod failure;
@@ -44,12 +45,13 @@ pub mod private;
 #[doc(hidden)]
 pub mod sync;
 
+pub use body::{Args, Body};
 pub use bounded_buffer::BoundedBuffer;
 pub use call::{Arguments, StopReason, ToolCall};
 pub use capability::{Capabilities, Capability};
 pub use context::{Confinement, Metadata, ToolContext};
 pub use denied_paths::{DeniedPaths, DeniedPathsUnknown, MaskedPaths};
-pub use erased::{Args, Body, DynTool, IntoTools};
+pub use erased::{DynTool, IntoTools};
 pub use error::{Error, ErrorKind};
 pub use failure::{BoxError, Execution, Failure, FailureCode, RetryHint, ToolError};
 pub use haft_macros::{

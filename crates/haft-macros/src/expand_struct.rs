@@ -77,7 +77,7 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         #injections
         let __value = #this::run(#this { #(#names: #passes,)* }, __cx).await;
     };
-    let items = ToolImpl {
+    let mut items = ToolImpl {
         krate: &krate,
         ident: &ident,
         name: &name,
@@ -93,19 +93,7 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         item: span,
     }
     .write();
-    let items = match &input.data {
-        Data::Struct(DataStruct { fields: Fields::Unit, .. }) => quote! {
-            #items
-
-            #[automatically_derived]
-            impl __haft::private::api::IntoTools for #this {
-                fn into_tools(self) -> ::std::vec::Vec<__haft::private::api::DynTool> {
-                    __haft::private::api::IntoTools::into_tools(#ident)
-                }
-            }
-        },
-        _ => items,
-    };
+    items.extend(added_unit(&input, &ident));
     let hidden = tool_impl::in_anonymous_const(&krate, &[], &items);
     quote!(#declared #hidden)
 }
@@ -121,6 +109,22 @@ fn added(input: &DeriveInput, tool: &Ident) -> TokenStream {
         #[doc(hidden)]
         #[allow(non_upper_case_globals, dead_code, reason = "it has the name of the struct")]
         #vis const #this: #tool = #tool;
+    }
+}
+
+/// The same for a struct without fields, whose name is a value already.
+fn added_unit(input: &DeriveInput, tool: &Ident) -> TokenStream {
+    let Data::Struct(DataStruct { fields: Fields::Unit, .. }) = &input.data else {
+        return TokenStream::new();
+    };
+    let this = &input.ident;
+    quote! {
+        #[automatically_derived]
+        impl __haft::private::api::IntoTools for #this {
+            fn into_tools(self) -> ::std::vec::Vec<__haft::private::api::DynTool> {
+                __haft::private::api::IntoTools::into_tools(#tool)
+            }
+        }
     }
 }
 

@@ -75,7 +75,7 @@ fn explain_says_how_many_files_would_be_masked() {
     let why = ["explain", "shell", "command=make", "--workspace", ".", "--json"];
     let json = dir.run(why).json();
     let checks = json["checks"].as_array().unwrap();
-    let masked = checks.iter().find(|check| check["what"] == "denied paths").unwrap();
+    let masked = checks.iter().find(|check| check["check"] == "denied paths").unwrap();
     assert_eq!(masked["why"], "2 files would be masked: 1 cannot be read, 1 cannot be changed");
 }
 
@@ -446,7 +446,7 @@ fn git_command_changes_its_configuration_only_where_a_rule_names_it() {
     let why = dir.run(["explain", "shell", remote, "--workspace", ".", "--json"]).json();
     assert_eq!(why["verdict"]["decision"], "ask", "{why}");
     assert_eq!(why["verdict"]["reason"], changes, "{why}");
-    assert!(why["risk"].as_array().unwrap().contains(&json!(changes)), "{why}");
+    assert!(why["touches"].as_array().unwrap().contains(&json!(changes)), "{why}");
 
     let named = broad + &allow("Edit(.git/config)");
     let dir = TempDir::trusted("tools-git-named", &[("haft.toml", &named)]);

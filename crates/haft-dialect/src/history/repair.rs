@@ -118,8 +118,8 @@ impl Transcript {
     ///
     /// Results move directly after their call's message, in the order of the calls. A result
     /// without a call is dropped, and so is a second result of one call. A call without a result
-    /// gets one that says that the outcome is unknown; with [`LastTurn::Open`], the calls of the last
-    /// message stay open. Of two calls with the same id the second gets a new id.
+    /// gets one that says that the outcome is unknown; with [`LastTurn::Open`], the calls of the
+    /// last message stay open. Of two calls with the same id the second gets a new id.
     pub fn repair(&mut self, ending: LastTurn) -> Vec<HistoryFix> {
         let plan = Plan::of(self, ending);
         if plan.is_empty() {

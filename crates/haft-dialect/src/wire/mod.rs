@@ -143,8 +143,8 @@ impl Dialect {
     /// Builds the message with the results of a turn from the results alone.
     ///
     /// This is enough where a call's id and name determine everything.
-    /// [`ModelResponse::render_results`] and [`DecodedResponse::asked`] know more: other fields of
-    /// the call, the type of a JSON-RPC id, that a call had no id. Without them an id of the form
+    /// [`ModelResponse::render_results`] and [`DecodedResponse::reply_context`] know more: fields
+    /// of the call, the type of a JSON-RPC id, that a call had no id. Without them an id such as
     /// `haft-1` counts as assigned by haft, and is not sent to a provider that pairs without ids.
     #[must_use]
     pub fn render_results<R: RenderResult>(self, results: &[R]) -> Value {

@@ -342,13 +342,6 @@ impl Pattern {
             .any(|w| matches!(w.selector, Selector::Path(_) | Selector::Host(_)))
     }
 
-    /// Returns whether the match depends on the arguments of a call.
-    pub(crate) fn constrains_arguments(&self) -> bool {
-        self.asks_about_parts()
-            || matches!(self.head, Some(Head::Parameter { .. } | Head::Agent(_)))
-            || self.selectors.iter().any(|written| matches!(written.selector, Selector::Arg(..)))
-    }
-
     /// Compares part by part. For each kind that the pattern has, some part must match.
     fn parts(&self, facts: &Facts<'_>, side: Side, eligible: Parts, named: bool) -> Option<Hits> {
         let asks =

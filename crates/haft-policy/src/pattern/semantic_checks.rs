@@ -107,6 +107,13 @@ impl Pattern {
         Some((message, format!("write `effect={word}`, or remove it")))
     }
 
+    /// Returns whether the match depends on the arguments of a call.
+    pub(crate) fn constrains_arguments(&self) -> bool {
+        self.asks_about_parts()
+            || matches!(self.head, Some(Head::Parameter { .. } | Head::Agent(_)))
+            || self.selectors.iter().any(|written| matches!(written.selector, Selector::Arg(..)))
+    }
+
     /// Returns why none of these tools can match it.
     pub(crate) fn misses(
         &self,

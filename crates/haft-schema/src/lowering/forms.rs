@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keywords,
-    lower::{LowerResult, Lowering, Precision, UnsupportedSchema},
+    lower::{LowerResult, Lowering, Precision},
     merge::{equal, type_of, types},
     query::{self, kind, takes_null},
     rules::{Subset, Typing, Values},
     text,
+    unsupported::UnsupportedSchema,
 };
 
 impl<'a> Lowering<'a> {

@@ -22,6 +22,7 @@ use super::{
     query::{disjoint, mentions, reference},
     rules::{LoweringRules, References, Typing},
     sizes::size,
+    unsupported::{OrUnsupported, UnsupportedSchema},
 };
 use crate::loss::{Loss, LossKind};
 
@@ -45,22 +46,6 @@ pub struct Lowered {
     pub renamed: Vec<(String, String)>,
 }
 
-/// Why a schema cannot be expressed under these rules.
-#[derive(Debug, Clone)]
-pub struct UnsupportedSchema {
-    /// The place, as a JSON pointer into the original.
-    pub pointer: String,
-    /// The keyword; empty when it is the whole subschema.
-    pub keyword: String,
-    /// The reason, for a person.
-    pub why: String,
-    /// Whether it would help to drop the `unevaluated…` keywords.
-    drop_unevaluated: bool,
-    large: bool,
-    /// The definition that is needed exactly but cannot be expressed exactly.
-    inexact: Option<String>,
-}
-
 /// Whether a schema may become wider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
@@ -79,11 +64,7 @@ struct InlineLimits {
 
 /// Lowers a document to a dialect. If strict mode would change the meaning of an absent property,
 /// it fails unless `insist` is set.
-pub fn lower(
-    document: &Document,
-    rules: &LoweringRules,
-    insist: bool,
-) -> Result<Lowered, UnsupportedSchema> {
+pub fn lower(document: &Document, rules: &LoweringRules, insist: bool) -> OrUnsupported<Lowered> {
     const INLINE_LIMITS: [InlineLimits; 6] = [
         InlineLimits { recursions: 3, levels: 40 },
         InlineLimits { recursions: 2, levels: 12 },
@@ -157,7 +138,7 @@ pub(super) struct Lowering<'a> {
 /// Schemas that could not be merged, with their places.
 pub(super) type Rest = Vec<(String, Value)>;
 
-pub(super) type LowerResult = Result<Value, UnsupportedSchema>;
+pub(super) type LowerResult = OrUnsupported<Value>;
 
 impl<'a> Lowering<'a> {
     fn new(
@@ -195,7 +176,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn document(&mut self) -> Result<Map<String, Value>, UnsupportedSchema> {
+    fn document(&mut self) -> OrUnsupported<Map<String, Value>> {
         if self.rules.references == References::KeepAcyclic
             && let Some(name) = super::cycles::first_cyclic(self.document)
         {
@@ -405,7 +386,7 @@ impl<'a> Lowering<'a> {
         key: &str,
         place: &str,
         precision: Precision,
-    ) -> Result<(), UnsupportedSchema> {
+    ) -> OrUnsupported<()> {
         let before = self.losses.len();
         let below = format!("{place}/{key}");
         let lowered = match map.get(key) {
@@ -448,7 +429,7 @@ impl<'a> Lowering<'a> {
         list: &[Value],
         place: &str,
         precision: Precision,
-    ) -> Result<Vec<Value>, UnsupportedSchema> {
+    ) -> OrUnsupported<Vec<Value>> {
         list.iter()
             .enumerate()
             .map(|(n, item)| {
@@ -459,11 +440,7 @@ impl<'a> Lowering<'a> {
 
     /// Inlines references and merges `allOf`, as far as that is exact. The rest stays under
     /// `allOf`.
-    fn fold(
-        &mut self,
-        map: &Map<String, Value>,
-        place: &str,
-    ) -> Result<Map<String, Value>, UnsupportedSchema> {
+    fn fold(&mut self, map: &Map<String, Value>, place: &str) -> OrUnsupported<Map<String, Value>> {
         let (mut folded, rest) = self.flatten(map, place, &mut 0)?;
         for (_, part) in rest {
             push(&mut folded, "allOf", part);
@@ -478,7 +455,7 @@ impl<'a> Lowering<'a> {
         map: &Map<String, Value>,
         place: &str,
         folded: &mut usize,
-    ) -> Result<(Map<String, Value>, Rest), UnsupportedSchema> {
+    ) -> OrUnsupported<(Map<String, Value>, Rest)> {
         let mut rest = Vec::new();
         let mut parts: Vec<(String, Value)> = Vec::new();
         let mut out = map.clone();
@@ -544,7 +521,7 @@ impl<'a> Lowering<'a> {
         &self,
         place: &str,
         keyword: &str,
-    ) -> Result<(), UnsupportedSchema> {
+    ) -> OrUnsupported<()> {
         let unevaluated = ["unevaluatedItems", "unevaluatedProperties"];
         if !self.drop_unevaluated && mentions(self.document, &unevaluated) {
             return Err(UnsupportedSchema {
@@ -562,7 +539,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// References a definition at a place where a wider one would be wrong.
-    fn refer_exactly(&mut self, name: &str, place: &str) -> Result<(), UnsupportedSchema> {
+    fn refer_exactly(&mut self, name: &str, place: &str) -> OrUnsupported<()> {
         if self.inexact.contains(name) {
             return Err(self.unfit(place, "$ref", "its definition cannot be expressed exactly"));
         }
@@ -610,7 +587,7 @@ impl<'a> Lowering<'a> {
         keyword: &str,
         note: impl Into<String>,
         precision: Precision,
-    ) -> Result<(), UnsupportedSchema> {
+    ) -> OrUnsupported<()> {
         match precision {
             Precision::MayWiden => {
                 self.losses.push(Loss::new(LossKind::Widened, place, keyword, note));
@@ -626,7 +603,7 @@ impl<'a> Lowering<'a> {
         keyword: &str,
         note: &str,
         precision: Precision,
-    ) -> Result<(), UnsupportedSchema> {
+    ) -> OrUnsupported<()> {
         if precision == Precision::Exact {
             return Err(self.unfit(place, keyword, note));
         }
@@ -645,7 +622,7 @@ impl<'a> Lowering<'a> {
         branches: &[Value],
         place: &str,
         precision: Precision,
-    ) -> Result<(), UnsupportedSchema> {
+    ) -> OrUnsupported<()> {
         if self.all_disjoint(branches) {
             self.exact(place, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
             return Ok(());

@@ -18,14 +18,16 @@ mod root;
 mod rules;
 mod sizes;
 mod text;
+mod unsupported;
 
 pub use crate::references::Unresolved;
 
 pub use self::{
     document::Document,
-    lower::{Lowered, UnsupportedSchema, lower},
+    lower::{Lowered, lower},
     nulls::without_nulls,
     resolve::resolve,
     rules::{KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values},
     sizes::choices,
+    unsupported::UnsupportedSchema,
 };

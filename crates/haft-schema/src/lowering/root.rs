@@ -8,9 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     keywords,
-    lower::{Lowering, Precision, UnsupportedSchema},
+    lower::{Lowering, Precision},
     merge::{both, merge, types},
     text,
+    unsupported::UnsupportedSchema,
 };
 use crate::loss::{Loss, LossKind};
 

@@ -3,8 +3,7 @@
 //! The classifier (`haft_shell`) decides the call's profile and its sandbox: a read-only command
 //! runs in parallel and cannot write. An argument list, and a text of plain words, runs without a
 //! shell; anything else runs in bash. A read-only command that names all its files sees only these,
-//! the workspace and the system. It finds programs outside the workspace only; a program of the
-//! workspace is never proven read-only.
+//! the workspace and the system. A program of the workspace is never proven read-only.
 //!
 //! INVARIANT: authorization and execution use the same words. The visible files follow from these
 //! words alone, so a swapped symlink cannot widen them (TOCTOU).
@@ -36,7 +35,7 @@ use super::{
     start_directory,
 };
 
-/// Default timeout: enough for the test suite of a medium project.
+/// Default timeout: enough for the tests of a medium project.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum timeout; the deadline of the call applies too.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);

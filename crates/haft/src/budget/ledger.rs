@@ -18,11 +18,10 @@ use std::{
 use haft_core::{Failure, FailureCode, RemainingBudget, ToolName};
 use smallvec::SmallVec;
 
-use super::Budget;
+use super::{Budget, tool_globs::ToolGlobs};
 use crate::{
     clock::Clock,
     event::{Event, EventSource, Events},
-    policy::NameGlob,
 };
 
 /// Counts what a run uses.
@@ -31,10 +30,7 @@ pub(crate) struct Ledger {
     /// The run it belongs to.
     source: Arc<EventSource>,
     budget: Budget,
-    /// The globs of `calls_of`, in its order.
-    limited: Vec<NameGlob>,
-    /// The globs of `price_of` with their prices.
-    prices: Vec<(NameGlob, u64)>,
+    globs: ToolGlobs,
     clock: Arc<dyn Clock>,
     began: Instant,
     /// The deadline of this run, without the time that does not count.
@@ -105,14 +101,11 @@ impl Ledger {
         let began = clock.now();
         let own = budget.wall.map(|wall| crate::host_code::after(began, wall));
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
-        let limited = budget.calls_of.keys().map(NameGlob::new).collect();
-        let prices =
-            budget.price_of.iter().map(|(glob, price)| (NameGlob::new(glob), *price)).collect();
+        let globs = ToolGlobs::of(&budget);
         Some(Arc::new(Self {
             source,
             budget,
-            limited,
-            prices,
+            globs,
             clock: Arc::clone(clock),
             began,
             until: own,
@@ -135,7 +128,7 @@ impl Ledger {
         among: usize,
         events: &Events,
     ) -> Result<BudgetReservation, Failure> {
-        let micros = self.price_of(tool);
+        let micros = self.globs.price_of(tool);
         let mut chain = self.lock_all();
         self.has_time()?;
         for (ledger, used) in &chain {
@@ -157,7 +150,7 @@ impl Ledger {
         }
         for (ledger, used) in &mut chain {
             used.calls = used.calls.saturating_add(1);
-            for at in ledger.limits_of(tool) {
+            for (at, _) in ledger.globs.limits_of(tool) {
                 used.of[at] = used.of[at].saturating_add(1);
             }
             used.micros = used.micros.saturating_add(micros);
@@ -281,29 +274,14 @@ impl Ledger {
         Ok(())
     }
 
-    fn price_of(&self, tool: &ToolName) -> u64 {
-        let matching = self.prices.iter().filter(|(glob, _)| glob.matches(tool.as_str()));
-        matching.map(|(_, price)| *price).max().unwrap_or(0)
-    }
-
     /// Returns how many calls of a tool are left, and the limit. Of several limits that apply, the
     /// one with the least left counts.
     fn calls_of(&self, used: &Used, tool: &ToolName) -> Option<(u64, u64)> {
-        let limits: SmallVec<[u64; 4]> = self.budget.calls_of.values().copied().collect();
-        let left = self.limits_of(tool).filter_map(|at| {
-            let limit = *limits.get(at)?;
-            // A missing counter counts as used up.
-            Some((limit.saturating_sub(used.of.get(at).copied().unwrap_or(limit)), limit))
-        });
-        left.min()
-    }
-
-    /// Returns the indexes of the limits that apply to a tool.
-    fn limits_of(&self, tool: &ToolName) -> impl Iterator<Item = usize> {
-        // Linear search: the list is written by hand and short.
-        let matching =
-            self.limited.iter().enumerate().filter(|(_, glob)| glob.matches(tool.as_str()));
-        matching.map(|(at, _)| at)
+        // A missing counter counts as used up.
+        let left = |(at, limit): (usize, u64)| {
+            (limit.saturating_sub(used.of.get(at).copied().unwrap_or(limit)), limit)
+        };
+        self.globs.limits_of(tool).map(left).min()
     }
 
     /// Locks this ledger and its parents, in that order.
@@ -424,7 +402,7 @@ impl BudgetReservation {
             if !ran {
                 used.calls = used.calls.saturating_sub(1);
                 used.micros = used.micros.saturating_sub(self.micros);
-                for at in ledger.limits_of(&self.tool) {
+                for (at, _) in ledger.globs.limits_of(&self.tool) {
                     used.of[at] = used.of[at].saturating_sub(1);
                 }
             }

@@ -101,7 +101,7 @@ async fn each_phase_of_a_call_has_its_event() {
     authorized
     running
     attempt_finished
-    phase_finished shape
+    phase_finished sanitize
     finished
     turn_finished
     ");
@@ -407,7 +407,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
         .map(|event| (event["what"].as_str().unwrap(), event["time_us"].as_u64().unwrap()))
         .collect();
     waits.sort_unstable();
-    assert_eq!(waits, [("backoff", 1_000_000), ("backoff", 2_000_000), ("flight", 1_500_000)]);
+    assert_eq!(waits, [("backoff", 1_000_000), ("backoff", 2_000_000), ("in_flight", 1_500_000)]);
     let records = runtime.records(&haft::journal::RecordQuery::default());
     let records = serde_json::to_value(records).unwrap();
     assert_eq!(odd_times(&records), Vec::<String>::new());

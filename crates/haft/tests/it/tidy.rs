@@ -286,7 +286,8 @@ fn literals(text: &str) -> Vec<(usize, String)> {
 const BEFORE_A_MESSAGE: &[&str] = &[
     "=>",
     "=> {",
-    "format!(",
+    "Err(format!(",
+    "=> format!(",
     "write!(f,",
     "writeln!(f,",
     "f.write_str(",

@@ -1,0 +1,67 @@
+//! `Body`: the object-safe form of a tool, which runtimes call.
+//!
+//! In: frozen JSON and a context. Out: what one call would do, and its result.
+
+use std::{any::Any, future::ready, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{BoxFuture, CallProfile, Failure, Output, ToolContext, Verdict};
+
+/// Decoded arguments, type-erased.
+pub type Args = Box<dyn Any + Send + Sync>;
+
+/// A tool's body behind one pointer. Implemented here for every [`Tool`](crate::Tool) and for
+/// closures.
+///
+/// Required are `decode` and `call`. `checks` and `guards` say beforehand whether `check` and
+/// `guard` do something. If not, the pipeline skips them without making a future.
+pub trait Body: Send + Sync + 'static {
+    /// Decodes the frozen JSON into the body's arguments.
+    fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
+
+    /// Returns what this call would do.
+    fn profile(&self, declared: CallProfile, _args: &Args, _cx: &ToolContext) -> CallProfile {
+        declared
+    }
+
+    /// Returns whether it only works in a sandboxed process.
+    fn is_isolated(&self) -> bool {
+        false
+    }
+
+    /// Returns whether `check` does something.
+    fn checks(&self) -> bool {
+        false
+    }
+
+    /// Checks what a schema cannot express.
+    fn check<'a>(
+        &'a self,
+        _args: &'a Args,
+        _cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Returns whether `guard` does something.
+    fn guards(&self) -> bool {
+        false
+    }
+
+    /// Decides whether the call may run.
+    fn guard<'a>(
+        &'a self,
+        _args: &'a Args,
+        _cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    /// Makes the future that runs the tool. It owns its data, so that a runtime can move it.
+    fn call(
+        self: Arc<Self>,
+        args: Args,
+        cx: ToolContext,
+    ) -> BoxFuture<'static, Result<Output, Failure>>;
+}
