@@ -228,10 +228,10 @@ mod tests {
         let plain = anstream::adapter::strip_str(&page(&timeline)).to_string();
         insta::assert_snapshot!(plain, @r"
         trace: 1000 µs
-          admit       100 µs  ####
+          validate    100 µs  ####
           approval    500 µs      ####################
           attempt 1   399 µs                          ################
-          settle        1 µs                                         #
+          finish        1 µs                                         #
         ");
     }
 
