@@ -111,11 +111,11 @@ const MAX_NESTED_COMMANDS: u32 = 3;
 pub(crate) struct NamedFiles {
     /// Names below the root. They begin with `./`, because they hold at the root only.
     pub(crate) names: Vec<String>,
-    seen: Vec<(PathBuf, Option<FileVersion>)>,
+    seen: Vec<(PathBuf, Option<FileStat>)>,
 }
 
 /// The state of a file. If it is equal, the file was not changed.
-type FileVersion = [i64; 7];
+type FileStat = [i64; 7];
 
 /// The names for the directory that was asked about last.
 #[derive(Default)]
@@ -124,7 +124,7 @@ pub(super) struct LastNamed(Mutex<Option<Last>>);
 struct Last {
     root: PathBuf,
     directory: PathBuf,
-    seen: Vec<(PathBuf, Option<FileVersion>)>,
+    seen: Vec<(PathBuf, Option<FileStat>)>,
     names: Arc<Protected>,
 }
 
@@ -379,7 +379,7 @@ fn normalized(base: &Path, value: &str) -> Option<PathBuf> {
 
 /// Returns the state of a file, `None` if there is none. Git changes the entries of a directory
 /// `.git` all the time, so only its identity counts.
-fn stamp(path: &Path) -> Option<FileVersion> {
+fn stamp(path: &Path) -> Option<FileStat> {
     let meta = path.metadata().ok()?;
     let (device, inode) = (meta.dev().cast_signed(), meta.ino().cast_signed());
     if meta.is_dir() && path.ends_with(".git") {
