@@ -11,10 +11,12 @@ use crate::{Dialect, options::PromptCacheTtl};
 
 /// Adds the marks.
 pub(super) fn add(body: &mut Map<String, Value>, dialect: Dialect, keep: PromptCacheTtl) {
-    let mark = match dialect {
-        Dialect::Anthropic => anthropic,
-        Dialect::Bedrock => bedrock,
-        _ => return,
+    if !matches!(dialect, Dialect::Anthropic | Dialect::Bedrock) {
+        return;
+    }
+    let mark = |blocks: &mut Vec<Value>, keep| match dialect {
+        Dialect::Bedrock => bedrock(blocks, keep),
+        _ => anthropic(blocks, keep),
     };
     if let Some(Value::Array(system)) = body.get_mut("system") {
         mark(system, keep);
@@ -35,7 +37,7 @@ pub(super) fn add(body: &mut Map<String, Value>, dialect: Dialect, keep: PromptC
 }
 
 /// Marks the last block that may have a mark. Returns whether there is one.
-fn anthropic(blocks: &mut Vec<Value>, keep: PromptCacheTtl) -> bool {
+fn anthropic(blocks: &mut [Value], keep: PromptCacheTtl) -> bool {
     let may = |block: &&mut Value| match block.get("type").and_then(Value::as_str) {
         Some("thinking" | "redacted_thinking") | None => false,
         Some("text") => block.get("text").and_then(Value::as_str).is_some_and(|t| !t.is_empty()),

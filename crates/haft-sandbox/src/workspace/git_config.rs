@@ -1,5 +1,6 @@
 //! Finds files that the git configuration of a repository names: hooks, attributes, programs of
-//! drivers, aliases and helpers, included configuration. Git executes or obeys them like `.git/config` itself.
+//! drivers, aliases and helpers, included configuration. Git executes or obeys them like
+//! `.git/config` itself.
 //!
 //! In: a root and a directory in it. Out: names below the root, which must be protected. File
 //! tools, the launch of a command and the supervisor call the same function. It only reads, its

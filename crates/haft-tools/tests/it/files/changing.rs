@@ -37,7 +37,7 @@ async fn write_creates_parents_and_replaces_atomically() {
     assert_eq!(fixture.get(path), "one\ntwo\n");
     assert_eq!(
         fixture.call_ok("write_file", json!({"file_path": path, "content": "x"})).await,
-        "replaced `new/deep/a.txt`: 1 line, 1 bytes; it had 8"
+        "replaced `new/deep/a.txt`: 1 line, 1 byte; it had 8"
     );
     assert_eq!(fixture.get(path), "x");
     let only_new = json!({"file_path": path, "content": "y", "create_only": true});

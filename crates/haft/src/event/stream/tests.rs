@@ -239,7 +239,8 @@ fn event_is_serialized_flat_with_its_metadata() {
     hub.say(plain());
     hub.say(plain());
     let json = serde_json::to_value(stream.try_next().unwrap()).unwrap();
-    let expected =
-        serde_json::json!({"lagged": 1, "from_seq": 2, "to_seq": 2, "notes": 0, "ends": 0});
+    let expected = serde_json::json!({
+        "lagged": 1, "from_seq": 2, "to_seq": 2, "progress_events": 0, "terminal_events": 0,
+    });
     assert_eq!(json, expected);
 }

@@ -312,8 +312,8 @@ impl Tree {
         path
     }
 
-    /// Returns where a relative path starts: the working directory or a file descriptor, sometimes a
-    /// closed one.
+    /// Returns where a relative path starts: the working directory or a file descriptor, sometimes
+    /// a closed one.
     pub(super) fn base(&self, random: &mut Random) -> i32 {
         match random.below(3) {
             0 => *random.pick(&self.fds),
