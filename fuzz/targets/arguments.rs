@@ -81,7 +81,7 @@ fn bench(schema: Value) -> Bench {
     let spec = ToolSpec::new("tool", "Does it.").read_only().capabilities(Capabilities::NONE);
     let tool = DynTool::new(spec, schema.clone(), move |args, _| {
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((*args).clone());
-        async { Ok("done") }
+        async { "done" }
     });
     let runtimes =
         [RepairPolicy::Off, RepairPolicy::Lossless, RepairPolicy::Python].map(|repair| {
