@@ -143,6 +143,7 @@ fn runtime_that_asks(
     let tool = DynTool::new(SPEC.clone(), SCHEMA.clone(), |_, _| async { "allowed" });
     Runtime::builder()
         .registry(ToolRegistry::builder().add(tool).build()?)
+        .config(services.config.clone())
         .policy(SameVerdict(verdict))
         .approver(forward)
         .grants(Arc::clone(&services.approvals.grants))
@@ -170,7 +171,7 @@ struct Forward {
 struct Answer {
     /// Whether the approval lasts longer than this call.
     lasts: AtomicBool,
-    /// Why an approver that is not a person denied it.
+    /// Why it is denied, unless a person said no.
     comment: Mutex<Option<String>>,
 }
 
@@ -185,16 +186,20 @@ impl Approver for Forward {
                 return Ok(ApprovalResponse::Deny(Some("too many questions are open".to_owned())));
             };
             let answered = queue.ask(question).await?;
-            match &answered.answer {
+            let comment = match &answered.answer {
                 ApprovalResponse::Allow { scope, .. } => {
                     self.answer.lasts.store(*scope != ApprovalScope::Once, Ordering::Relaxed);
+                    return Ok(answered.answer);
                 }
-                ApprovalResponse::Deny(comment) if !answered.is_person => {
-                    lock(&self.answer.comment).clone_from(comment);
+                ApprovalResponse::Deny(comment) if answered.is_person => {
+                    return Ok(ApprovalResponse::Deny(comment.clone()));
                 }
-                _ => {}
-            }
-            Ok(answered.answer)
+                ApprovalResponse::Deny(comment) => comment.clone(),
+                // FAIL CLOSED: the model would be asked as if the call had been allowed.
+                _ => Some("a model call can only be allowed or denied as it is".to_owned()),
+            };
+            lock(&self.answer.comment).clone_from(&comment);
+            Ok(ApprovalResponse::Deny(comment))
         })
     }
 }

@@ -685,6 +685,8 @@ fn asks_about_models() -> Rules {
     Rules::new(vec![rule], PolicyContext::default()).unwrap()
 }
 
+const ALLOW_OR_DENY: &str = "a model call can only be allowed or denied as it is";
+
 #[tokio::test]
 async fn approver_is_asked_about_a_model_call() {
     let two_turns = [r#"{"calls": [{"id": "a", "name": "read_note"}]}"#, r#"{"text": "done"}"#];
@@ -697,6 +699,9 @@ async fn approver_is_asked_about_a_model_call() {
             EndReason::Answered,
         ),
         (ApprovalResponse::Deny(None), 1, denied("a person denied this call without a comment")),
+        // Neither is an approval of the model call as it is.
+        (ApprovalResponse::ReplaceResult("x".to_owned()), 1, denied(ALLOW_OR_DENY)),
+        (ApprovalResponse::Edit(json!({"model": "other"})), 1, denied(ALLOW_OR_DENY)),
     ] {
         let questions = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&questions);

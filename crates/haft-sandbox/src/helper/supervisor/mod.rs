@@ -229,7 +229,7 @@ impl Supervisor {
                 give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
             }
             Ok(Answer::Descriptor { fd, is_closed_on_exec, is_executable: false }) => {
-                send_descriptor(listener, call, &fd, is_closed_on_exec);
+                send_descriptor(listener, call, fd, is_closed_on_exec, pinning);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -293,12 +293,20 @@ fn give_descriptor(
 fn send_descriptor(
     listener: BorrowedFd<'_>,
     call: &Notification,
-    fd: &OwnedFd,
+    fd: OwnedFd,
     is_closed_on_exec: bool,
+    pinning: &mut Pinning,
 ) {
-    if let Err(e) = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, true) {
-        let errno = e.raw_os_error().unwrap_or(libc::EMFILE);
-        sys::answer(listener, call.id, Err(errno));
+    match sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, true) {
+        Ok(_) => {}
+        // Linux before 5.14 cannot do both in one step.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
+        }
+        Err(e) => {
+            let errno = e.raw_os_error().unwrap_or(libc::EMFILE);
+            sys::answer(listener, call.id, Err(errno));
+        }
     }
 }
 
