@@ -83,7 +83,9 @@ impl Terminal {
     ) -> Option<Screen> {
         let bin = Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
         let mut script = Command::new("timeout");
-        script.args(["-k", "1", "60", "script", "-qec", line, "/dev/null"]);
+        // Without `exec`, some shells stay between `script` and the command, and die of Ctrl-C.
+        let line = if line.starts_with("haft ") { format!("exec {line}") } else { line.to_owned() };
+        script.args(["-k", "1", "60", "script", "-qec", &line, "/dev/null"]);
         let unset = ["HAFT_MAX_CONCURRENCY", "HAFT_MANAGED_FILE", "XDG_STATE_HOME"];
         for name in unset.into_iter().chain(["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"]) {
             script.env_remove(name);
@@ -92,6 +94,8 @@ impl Terminal {
             .current_dir(&self.directory)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+            // `script -c` runs the line with it.
+            .env("SHELL", "/bin/sh")
             .env(if self.has_colours { "CLICOLOR_FORCE" } else { "NO_COLOR" }, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
