@@ -125,6 +125,10 @@ pub(crate) fn report(
     match result.state {
         RunStatus::Completed => return Ok(()),
         RunStatus::Waiting => hints.extend(waiting(result, args)),
+        _ if matches!(result.reason, EndReason::ModelFailed { .. }) => {
+            hints.extend(model_failed(result));
+            hints.extend(next.map(|command| resume_hint(result, args, command)));
+        }
         _ => hints.extend(next.map(|command| resume_hint(result, args, command))),
     }
     print_error(&format!("{}: {}", result.state, result.reason), &hints);

@@ -211,7 +211,7 @@ impl Model for Endless {
 
     fn info(&self) -> ModelInfo {
         ModelInfo {
-            price: Some(Price { input: 1_000_000, output: 2_000_000 }),
+            price: Some(Price { input: 1_000_000, output: 2_000_000, ..Price::default() }),
             ..ModelInfo::new("endless")
         }
     }
