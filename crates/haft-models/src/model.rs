@@ -164,6 +164,12 @@ impl ProviderModelBuilder {
         self.provider
     }
 
+    /// Returns the address of the API; `None` for a compatible server without one.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        self.base_url.as_deref().or(self.provider.default_base_url())
+    }
+
     /// Sets the key. It is sent in a header and is never part of an error or of debug output.
     pub fn key(mut self, key: impl Into<Secret>) -> Self {
         self.key = Some(key.into());

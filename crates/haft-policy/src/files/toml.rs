@@ -1,5 +1,5 @@
 //! `haft.toml` and `haft.local.toml`: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`,
-//! `[tool.NAME]`, `[hooks]` and `[sandbox]`.
+//! `[tool.NAME]`, `[hooks]`, `[sandbox]` and `[model]`.
 //!
 //! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
 //! mistake: a rule with a typo must not silently restrict less.
@@ -14,6 +14,7 @@ use super::{
     config_path::normalize_lexically,
     content::{FileContent, ParsedHook},
     mistake::Mistakes,
+    model,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader, words},
     sandbox,
@@ -29,7 +30,8 @@ use crate::{
 /// The default timeout of a hook.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox"];
+const FILE_KEYS: &[&str] =
+    &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model"];
 const DEFAULT_KEYS: &[&str] = &[
     "mode",
     "disable_bypass",
@@ -90,6 +92,10 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
             "sandbox" => {
                 let Toml { reader, anchor, content, .. } = &mut toml;
                 sandbox::read(reader, &entry.value, file, anchor, content);
+            }
+            "model" => {
+                let Toml { reader, anchor, content, .. } = &mut toml;
+                model::read(reader, &entry.value, file, anchor, content);
             }
             _ => {}
         }
@@ -637,7 +643,7 @@ pub(super) fn directory(
 }
 
 /// Reads an amount of money in millionths: a number, or an exact string.
-fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
+pub(super) fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
     const UNIT: i64 = 1_000_000;
     let amount = match &node.kind {
         Kind::Whole(n) => u64::try_from(*n).ok().and_then(|n| n.checked_mul(UNIT as u64)),
