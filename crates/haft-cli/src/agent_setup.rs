@@ -176,7 +176,9 @@ fn no_price(loaded: &LoadedModel) -> Problem {
     }
     let name = loaded.model.info().name;
     Problem::new(format!("the run has a money limit, and the price of `{name}` is unknown"))
-        .hint("add it to `[model]` in haft.toml, next to `name`: price = { input = 3, output = 15 }")
+        .hint(
+            "add it to `[model]` in haft.toml, next to `name`: price = { input = 3, output = 15 }",
+        )
         .hint("prices are for a million tokens")
 }
 

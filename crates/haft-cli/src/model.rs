@@ -152,9 +152,11 @@ fn key(
     let Some(first) = names.first() else { return Ok(None) };
     match names.iter().find_map(|name| model_key::of_variable(name, host)) {
         Some(key) => Ok(Some(key)),
-        None => Err(Problem::new(format!("the key of {provider} is missing: `{first}` is not set"))
-            .hint(format!("set it, as in `export {first}=…`"))
-            .hint("or name another one with `key` in the section `[model]` of haft.toml")),
+        None => {
+            Err(Problem::new(format!("the key of {provider} is missing: `{first}` is not set"))
+                .hint(format!("set it, as in `export {first}=…`"))
+                .hint("or name another one with `key` in the section `[model]` of haft.toml"))
+        }
     }
 }
 
@@ -186,11 +188,5 @@ fn script(path: &str) -> Result<LoadedModel, Problem> {
         return Err(Problem::new(why).hint("a message is a line such as {\"text\": \"Hello.\"}"));
     }
     let task = model.task().map(str::to_owned);
-    Ok(LoadedModel {
-        model: Arc::new(model),
-        is_script: true,
-        task,
-        key: None,
-        max_tokens: None,
-    })
+    Ok(LoadedModel { model: Arc::new(model), is_script: true, task, key: None, max_tokens: None })
 }

@@ -101,7 +101,10 @@ impl About {
             (ErrorKind::Unreachable, format!("cannot connect to {route}: {why}"))
         } else {
             let why = root_cause(error);
-            (ErrorKind::Unreachable, format!("{route} closed the connection without a response: {why}"))
+            (
+                ErrorKind::Unreachable,
+                format!("{route} closed the connection without a response: {why}"),
+            )
         };
         let hint = match &self.proxy {
             Some(_) => "check that the proxy runs, that it may reach the server, and the network",
@@ -269,15 +272,19 @@ fn root_cause(error: &reqwest::Error) -> String {
 fn certificate_problem(error: &reqwest::Error) -> Option<String> {
     let mut next: Option<&(dyn StdError + 'static)> = error.source();
     while let Some(error) = next {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let tls = inner
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            .or_else(|| error.downcast_ref::<rustls::Error>());
-        match tls {
+        match innermost(error).downcast_ref::<rustls::Error>() {
             Some(rustls::Error::InvalidCertificate(why)) => return Some(why.to_string()),
             Some(_) => return None,
             None => next = error.source(),
         }
     }
     None
+}
+
+/// The error inside of I/O errors. Their `source` leaves it out.
+fn innermost<'a>(mut error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        error = inner;
+    }
+    error
 }

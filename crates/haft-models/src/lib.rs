@@ -30,3 +30,12 @@ pub use model::{ProviderModel, ProviderModelBuilder};
 pub use provider::Provider;
 pub use settings::{Retries, Timeouts};
 pub use table::{ModelEntry, PriceTable};
+
+/// The programs of the pages about this crate are tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/models.md")]
+    struct Guide;
+}

@@ -75,8 +75,9 @@ impl ProviderModel {
             let wait = failed.wait.unwrap_or_else(|| backoff::wait(&of.retries, attempts - 1));
             if wait > of.retries.max_wait || Instant::now() + wait >= until {
                 let seconds = wait.as_secs_f64().ceil();
-                return Err(after_attempts(failed.error, attempts)
-                    .hint(format!("the provider asks to wait {seconds} s before the next request")));
+                return Err(after_attempts(failed.error, attempts).hint(format!(
+                    "the provider asks to wait {seconds} s before the next request"
+                )));
             }
             sleep(wait).await;
         }

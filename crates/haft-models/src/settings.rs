@@ -76,11 +76,7 @@ pub struct Retries {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self {
-            max: 3,
-            first_wait: Duration::from_millis(500),
-            max_wait: Duration::from_secs(60),
-        }
+        Self { max: 3, first_wait: Duration::from_millis(500), max_wait: Duration::from_secs(60) }
     }
 }
 

@@ -66,12 +66,12 @@ impl PriceTable {
     /// # Errors
     /// Fails if it is not a table, or a price is negative or not a number.
     pub fn from_json(json: &str) -> Result<Self, Error> {
-        let wrong = |why: String| {
-            Error::new(ErrorKind::BadConfig, format!("not a table of models: {why}"))
-        };
+        let wrong =
+            |why: String| Error::new(ErrorKind::BadConfig, format!("not a table of models: {why}"));
         let file: TableFile = serde_json::from_str(json).map_err(|e| wrong(e.to_string()))?;
         for entry in &file.models {
-            let known = [Some(entry.input), Some(entry.output), entry.cached_input, entry.cache_write];
+            let known =
+                [Some(entry.input), Some(entry.output), entry.cached_input, entry.cache_write];
             if known.into_iter().flatten().any(|price| to_micros(price).is_none()) {
                 let name = entry.patterns.first().map_or("", String::as_str);
                 return Err(wrong(format!("a price of `{name}` is not a number of units")));
@@ -107,7 +107,8 @@ impl ModelEntry {
     pub fn price(&self) -> Price {
         // A table with other numbers cannot be read.
         let micros = |price: f64| to_micros(price).unwrap_or(u64::MAX);
-        let mut price = Price { input: micros(self.input), output: micros(self.output), ..Price::default() };
+        let mut price =
+            Price { input: micros(self.input), output: micros(self.output), ..Price::default() };
         price.cached_input = self.cached_input.map(micros);
         price.cache_write = self.cache_write.map(micros);
         price
@@ -123,8 +124,7 @@ pub(crate) fn to_micros(units: f64) -> Option<u64> {
         clippy::cast_sign_loss,
         reason = "the range is checked"
     )]
-    (units.is_finite() && (0.0..=MAX_UNITS).contains(&units))
-        .then(|| (units * 1e6).round() as u64)
+    (units.is_finite() && (0.0..=MAX_UNITS).contains(&units)).then(|| (units * 1e6).round() as u64)
 }
 
 fn is_match(pattern: &str, model: &str) -> bool {

@@ -46,9 +46,9 @@ pub(crate) fn client(options: &ClientOptions<'_>) -> Result<Client, Error> {
     if let Some(address) = options.proxy {
         client = client.proxy(proxy(address)?);
     }
-    client.build().map_err(|error| {
-        bad(format!("the HTTP client cannot be made: {}", error.without_url()))
-    })
+    client
+        .build()
+        .map_err(|error| bad(format!("the HTTP client cannot be made: {}", error.without_url())))
 }
 
 /// Parses the address of a server.

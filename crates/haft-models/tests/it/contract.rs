@@ -109,7 +109,10 @@ pub(crate) fn result_text(provider: Provider, body: &Value) -> String {
         Provider::Anthropic => {
             let last = body["messages"].as_array().unwrap().last().unwrap();
             let block = &last["content"][0];
-            assert_eq!((&block["type"], &block["tool_use_id"]), (&"tool_result".into(), &crate::wire::CALL.into()));
+            assert_eq!(
+                (&block["type"], &block["tool_use_id"]),
+                (&"tool_result".into(), &crate::wire::CALL.into())
+            );
             block["content"].clone()
         }
         Provider::OpenAi => {
@@ -126,7 +129,10 @@ pub(crate) fn result_text(provider: Provider, body: &Value) -> String {
         }
         _ => {
             let last = body["messages"].as_array().unwrap().last().unwrap();
-            assert_eq!((&last["role"], &last["tool_call_id"]), (&"tool".into(), &crate::wire::CALL.into()));
+            assert_eq!(
+                (&last["role"], &last["tool_call_id"]),
+                (&"tool".into(), &crate::wire::CALL.into())
+            );
             last["content"].clone()
         }
     };

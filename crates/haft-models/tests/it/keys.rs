@@ -13,7 +13,8 @@ use crate::{
 /// Answers of a server that repeats the key wherever it can.
 fn echoes() -> Vec<Answer> {
     let body = json!({"error": {"message": format!("the key {KEY} is wrong"), "code": KEY}});
-    let stream = |text: String| vec![server::stream_head(), Step::Chunk(text.into_bytes()), Step::End];
+    let stream =
+        |text: String| vec![server::stream_head(), Step::Chunk(text.into_bytes()), Step::End];
     vec![
         server::json("401 Unauthorized", &[], &body),
         server::json("500 Internal Server Error", &[("retry-after", KEY)], &body),
@@ -56,7 +57,8 @@ async fn no_error_event_or_debug_output_has_the_key() {
 
 #[tokio::test]
 async fn redirect_is_not_followed() {
-    for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent"] {
+    for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent"]
+    {
         for provider in PROVIDERS {
             let other = Server::start(vec![Vec::new()]).await;
             let location = other.url("/v1/elsewhere");
@@ -83,21 +85,27 @@ fn setup_mistakes_do_not_repeat_the_key() {
     assert!(error.message().contains("is not the address of an HTTP proxy"), "{error}");
     let all = [
         ProviderModel::anthropic("m", format!("{KEY}\n")).build().unwrap_err(),
-        ProviderModel::openai("m", KEY).proxy(format!("http://a b:{KEY}@x")).build().unwrap_err(),
-        ProviderModel::openai("m", KEY).base_url(format!("https://a/v1?key={KEY}#x")).build().unwrap_err(),
+        ProviderModel::openai("m", KEY).proxy(format!("http://me:{KEY}@")).build().unwrap_err(),
+        ProviderModel::openai("m", KEY)
+            .base_url(format!("https://me:{KEY}@a/v1"))
+            .build()
+            .unwrap_err(),
     ];
-    for error in &all[..2] {
+    for error in &all {
         assert!(!format!("{error} {error:?}").contains(KEY), "{error}");
     }
 }
 
 #[test]
 fn public_api_needs_a_key_and_an_own_server_needs_an_address() {
-    for provider in [Provider::Anthropic, Provider::OpenAi, Provider::OpenAiChat, Provider::Gemini] {
+    for provider in [Provider::Anthropic, Provider::OpenAi, Provider::OpenAiChat, Provider::Gemini]
+    {
         let error = ProviderModel::builder(provider, "m").build().unwrap_err();
         assert_eq!(error.message(), format!("the model `{provider}:m` needs a key"));
         assert!(ProviderModel::builder(provider, "m").key(KEY).build().is_ok());
-        assert!(ProviderModel::builder(provider, "m").base_url("http://localhost/v1").build().is_ok());
+        assert!(
+            ProviderModel::builder(provider, "m").base_url("http://localhost/v1").build().is_ok()
+        );
     }
     let error = ProviderModel::builder(Provider::Compatible, "m").build().unwrap_err();
     assert_eq!(error.message(), "a compatible server has no address");

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod contract;
+mod examples;
 mod faults;
 mod keys;
 mod kit;

@@ -19,11 +19,17 @@ fn error(status: &str, headers: &[(&str, &str)]) -> Answer {
 #[tokio::test]
 async fn rate_limit_and_server_errors_are_retried_and_the_same_body_is_sent() {
     for provider in PROVIDERS {
-        for status in
-            ["429 Too Many Requests", "500 Internal Server Error", "503 Unavailable", "529 Overloaded"]
-        {
-            let answers =
-                vec![error(status, &[]), error(status, &[]), wire::answer(provider, true, Some("Good."))];
+        for status in [
+            "429 Too Many Requests",
+            "500 Internal Server Error",
+            "503 Unavailable",
+            "529 Overloaded",
+        ] {
+            let answers = vec![
+                error(status, &[]),
+                error(status, &[]),
+                wire::answer(provider, true, Some("Good.")),
+            ];
             let server = Server::start(answers).await;
             let result = run(model(provider, &server)).await;
             assert_eq!((result.state, &*result.text), (RunStatus::Completed, "Good."), "{status}");
@@ -50,7 +56,8 @@ async fn retry_after_is_honoured() {
 
 #[tokio::test]
 async fn wait_that_is_too_long_fails_at_once_and_says_so() {
-    let server = Server::start(vec![error("429 Too Many Requests", &[("retry-after", "3600")])]).await;
+    let server =
+        Server::start(vec![error("429 Too Many Requests", &[("retry-after", "3600")])]).await;
     let began = Instant::now();
     let (message, hints, kind) = failure(&run(model(Provider::Anthropic, &server)).await);
     assert!(began.elapsed() < Duration::from_secs(20));

@@ -177,7 +177,8 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Receive
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break at;
         }
-        if stream.read_buf(&mut bytes).await? == 0 {
+        // The first byte of a TLS handshake.
+        if stream.read_buf(&mut bytes).await? == 0 || bytes.first() == Some(&0x16) {
             return Ok(None);
         }
     };

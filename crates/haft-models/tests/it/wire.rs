@@ -50,10 +50,7 @@ fn anthropic(text: Option<&str>) -> String {
             "content_block_start",
             json!({"type": "content_block_start", "index": 0, "content_block": block}),
         ),
-        (
-            "content_block_delta",
-            json!({"type": "content_block_delta", "index": 0, "delta": delta}),
-        ),
+        ("content_block_delta", json!({"type": "content_block_delta", "index": 0, "delta": delta})),
         ("content_block_stop", json!({"type": "content_block_stop", "index": 0})),
         (
             "message_delta",

@@ -205,7 +205,8 @@ fn key(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<KeyReference>
 
 fn price(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<ModelPrice> {
     let fields = reader.table(node, what, PRICE_KEYS)?;
-    let (input, output) = (fields.with(reader, "input", money), fields.with(reader, "output", money));
+    let (input, output) =
+        (fields.with(reader, "input", money), fields.with(reader, "output", money));
     let cached_input = fields.with(reader, "cached_input", money);
     let cache_write = fields.with(reader, "cache_write", money);
     for key in ["input", "output"] {
