@@ -1,5 +1,5 @@
-//! One agent, any provider. Run it with `cargo run -p haft-models --example provider_agent`, or name
-//! a model: `… -- anthropic:claude-sonnet-4-5`, `… -- http://localhost:11434/v1#llama3.2`.
+//! One agent, any provider. Run it with `cargo run -p haft-models --example provider_agent`, or
+//! name a model: `… -- anthropic:claude-sonnet-4-5`, `… -- http://localhost:11434/v1#llama3.2`.
 //!
 //! What to notice:
 //! - `ProviderModel::parse` takes the name of a model. Nothing else of the agent depends on it.

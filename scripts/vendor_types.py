@@ -124,6 +124,14 @@ def substituted(annotation, inner):
     return typing.Union[args] if origin in (typing.Union, types.UnionType) else origin[args]
 
 
+def is_total(typed, key):
+    """Returns whether the class that declares a key requires its keys."""
+    for base in getattr(typed, "__orig_bases__", ()):
+        if typing_extensions.is_typeddict(base) and key in hints(base):
+            return is_total(base, key)
+    return getattr(typed, "__total__", True)
+
+
 def of_dictionary(value, typed, at):
     if not isinstance(value, dict):
         return [f"{at}: an object expected, found {shown(value)}"]
@@ -132,7 +140,7 @@ def of_dictionary(value, typed, at):
         inner, required = bare(annotation)
         # The keys that a class counts as required are wrong under postponed annotations.
         if required is None:
-            required = getattr(typed, "__total__", True)
+            required = is_total(typed, key)
         if key in value:
             found += problems(value[key], inner, f"{at}.{key}")
         elif required:

@@ -74,10 +74,14 @@ impl ProviderModel {
             }
             let wait = failed.wait.unwrap_or_else(|| backoff::wait(&of.retries, attempts - 1));
             if wait > of.retries.max_wait || Instant::now() + wait >= until {
-                let seconds = wait.as_secs_f64().ceil();
-                return Err(after_attempts(failed.error, attempts).hint(format!(
-                    "the provider asks to wait {seconds} s before the next request"
-                )));
+                let error = after_attempts(failed.error, attempts);
+                return Err(match failed.wait {
+                    Some(wait) => error.hint(format!(
+                        "the provider asks to wait {} s before the next request",
+                        wait.as_secs_f64().ceil()
+                    )),
+                    None => error,
+                });
             }
             sleep(wait).await;
         }

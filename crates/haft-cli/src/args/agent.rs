@@ -74,8 +74,8 @@ pub(crate) struct Chat {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AgentArgs {
     /// The model: `anthropic:NAME`, `openai:NAME`, `openai-chat:NAME`, `gemini:NAME`,
-    /// `http://HOST/v1#NAME` for a server that is compatible with OpenAI, or `script:FILE`; default:
-    /// `name` in `[model]` of haft.toml
+    /// `http://HOST/v1#NAME` for a server that is compatible with OpenAI, or `script:FILE`;
+    /// default: `name` in `[model]` of haft.toml
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The system prompt, as text or from a file (`@file`)

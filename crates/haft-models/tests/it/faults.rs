@@ -1,7 +1,7 @@
 //! Broken responses: each ends in an error that says what happened and what to do, nothing hangs,
 //! and memory stays bounded.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haft::{
     ErrorKind,
@@ -184,7 +184,7 @@ async fn slow_first_byte_gap_and_endless_stream_time_out() {
     ];
     for (answer, timeouts, wanted) in cases {
         let server = Server::start(vec![answer]).await;
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let model = model(Provider::Anthropic, &server).timeouts(timeouts);
         let result = run(model.retries(Retries::none())).await;
         let (message, hints, kind) = failure(&result);
@@ -241,7 +241,7 @@ async fn a_gigabyte_of_text_is_refused_with_bounded_memory() {
             let end = at + events[at..].find("\n\n").unwrap() + 2;
             let event = events[start..end].replace("\"x\"", &format!("\"{piece}\""));
             answer.push(server::stream_head());
-            answer.push(Step::Chunk(events[..start].as_bytes().to_vec()));
+            answer.push(Step::Chunk(events.as_bytes()[..start].to_vec()));
             answer.push(Step::Repeat(event.into_bytes(), GIGABYTE / piece.len()));
         } else {
             answer.push(server::head("200 OK", &[("content-type", "application/json")]));

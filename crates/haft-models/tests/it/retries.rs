@@ -1,6 +1,6 @@
 //! Requests that are sent again, and those that are not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use haft::{ErrorKind, agent::RunStatus};
 use haft_models::{Provider, Retries};
@@ -45,7 +45,7 @@ async fn retry_after_is_honoured() {
     for headers in [[("retry-after", "1")], [("retry-after-ms", "1000")]] {
         let good = wire::answer(Provider::OpenAi, true, Some("Good."));
         let server = Server::start(vec![error("429 Too Many Requests", &headers), good]).await;
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let result = run(model(Provider::OpenAi, &server)).await;
         assert_eq!(result.state, RunStatus::Completed);
         let waited = began.elapsed();
@@ -58,7 +58,7 @@ async fn retry_after_is_honoured() {
 async fn wait_that_is_too_long_fails_at_once_and_says_so() {
     let server =
         Server::start(vec![error("429 Too Many Requests", &[("retry-after", "3600")])]).await;
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     let (message, hints, kind) = failure(&run(model(Provider::Anthropic, &server)).await);
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(message, "anthropic has reached a rate limit or quota (429): try later");

@@ -1,5 +1,5 @@
-//! A local HTTP/1.1 server that plays answers. It keeps every request, and whether the client closed
-//! the connection before the answer was complete.
+//! A local HTTP/1.1 server that plays answers. It keeps every request, and reports a client that
+//! closed the connection before the answer was complete.
 
 use std::{
     io,
@@ -78,6 +78,7 @@ impl Server {
         Self::with_tls(answers, None).await
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the server runs concurrently with the test")]
     pub(crate) async fn with_tls(answers: Vec<Answer>, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -10,6 +10,7 @@ mod negated;
 mod node;
 mod json;
 mod content;
+mod amount;
 mod open;
 mod toml;
 mod settings;

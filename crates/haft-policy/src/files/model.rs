@@ -9,9 +9,10 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     ConfigFile,
+    amount::money,
     content::FileContent,
     node::{Fields, Node, Reader},
-    toml::{directory, money},
+    toml::directory,
 };
 use crate::{pattern::PathBase, rule::SourceLocation};
 
