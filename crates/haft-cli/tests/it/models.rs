@@ -176,7 +176,10 @@ fn model_of_the_configuration_is_used_by_run_chat_and_resume() {
     let limited = ran(&dir, &own, &["run", "x", "--max-tokens", "10"]);
     assert_eq!(limited.code, Some(5), "{limited:?}");
     assert!(!limited.err.contains("--model"), "the model is configured: {limited:?}");
-    let run = dir.run(["runs", "list", "--json"]).json()[0]["run"].as_str().unwrap().to_owned();
+    // Ids of one second have no order.
+    let runs = dir.run(["runs", "list", "--json"]).json();
+    let failed = runs.as_array().unwrap().iter().find(|run| run["state"] == "failed").unwrap();
+    let run = failed["run"].as_str().unwrap().to_owned();
     let resumed = ran(&dir, &own, &["run", "--resume", &run]);
     assert_eq!(resumed.page(), "exit 0\n--- stdout\nThree.\n");
     let mut chat = command(&dir, &own);
