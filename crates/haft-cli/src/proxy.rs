@@ -26,6 +26,19 @@ pub(crate) fn of_environment(
     Some(if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") })
 }
 
+/// An address without user and password, to be shown.
+pub(crate) fn without_user(address: &str) -> String {
+    match address.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        None => address.rsplit('@').next().unwrap_or_default().to_owned(),
+    }
+}
+
 /// The host of an address without its scheme.
 fn host_of(rest: &str) -> &str {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -58,6 +71,14 @@ mod tests {
     fn proxy(address: &str, variables: &[(&str, &str)]) -> Option<String> {
         let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         of_environment(address, &variables.collect())
+    }
+
+    #[test]
+    fn password_of_a_proxy_is_not_shown() {
+        assert_eq!(without_user("http://me:hidden@host:1/x"), "http://host:1/x");
+        assert_eq!(without_user("http://a:b@c@host"), "http://host");
+        assert_eq!(without_user("me:hidden@host:1"), "host:1");
+        assert_eq!(without_user("http://host/a@b"), "http://host/a@b");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     hooks,
     host_env::HostEnv,
     inventory::Inventory,
-    location,
+    location, proxy,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     trust_file,
@@ -348,7 +348,8 @@ fn model_lines(
         }
         lines.push(line);
     }
-    lines.extend(model.proxy.as_ref().map(|proxy| format!("through the proxy {proxy}")));
+    let proxy = model.proxy.as_ref();
+    lines.extend(proxy.map(|url| format!("through the proxy {}", proxy::without_user(url))));
     let trusted = |path: &PathBuf| format!("trusts the authorities of {}", path.display());
     lines.extend(model.ca_file.as_ref().map(trusted));
     lines.into_iter().map(|line| (at(place), line)).collect()
