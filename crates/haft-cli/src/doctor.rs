@@ -126,8 +126,8 @@ fn findings_page(findings: &Findings) -> String {
     let skipped = findings.skipped().count();
     let colour = if bad == 0 { GOOD } else { BAD };
     let good = all - bad - skipped;
-    let said = format!("{all} tests: {good} passed, {bad} failed, {skipped} skipped");
-    out + &format!("\n{}\n", style::paint(colour, said))
+    let summary = format!("{all} tests: {good} passed, {bad} failed, {skipped} skipped");
+    out + &format!("\n{}\n", style::paint(colour, summary))
 }
 
 /// What forbids namespaces, and how to fix it. Empty if nothing does.

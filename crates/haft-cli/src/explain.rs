@@ -66,8 +66,8 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     if let Some(agent) = &args.agent {
         run = run.agent(agent.as_str());
     }
-    if let Some(said) = &args.user_text {
-        run = run.user_text(said);
+    if let Some(text) = &args.user_text {
+        run = run.user_text(text);
     }
     let (explanation, withheld) = session::block_on(async move {
         let run = run.start();

@@ -15,8 +15,8 @@ pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
     let mut checks = explanation.checks.iter();
     for (at, line) in text.lines().enumerate() {
         if at > 0 && line.starts_with(CHECK) {
-            let said = checks.next().map_or("", |check| &check.result);
-            let (colour, mark) = mark(said);
+            let result = checks.next().map_or("", |check| &check.result);
+            let (colour, mark) = mark(result);
             out += &format!("{}{}\n", style::paint(colour, mark), &line[1..]);
         } else if at == 0 {
             let colour = style::decision(&explanation.verdict.decision).bold();

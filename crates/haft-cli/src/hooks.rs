@@ -39,7 +39,7 @@ fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
             (Style::new(), style::cell(&about(hook))),
             (Style::new(), style::cell(&called(&hook.handler))),
             (if hook.fails_closed { DIM } else { WARN }, fails(hook).to_owned()),
-            (DIM, location::at(&hook.place, setup.here())),
+            (DIM, location::at(&hook.location, setup.here())),
         ]);
     }
     style::print_page(table)?;
@@ -57,7 +57,7 @@ fn as_json(hook: &HookSpec, setup: &Setup) -> Value {
         "command": called(&hook.handler),
         "timeout_ms": u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
         "fails_closed": hook.fails_closed,
-        "at": location::at(&hook.place, setup.here()),
+        "at": location::at(&hook.location, setup.here()),
         "layer": hook.layer,
     })
 }
@@ -213,7 +213,7 @@ fn account(one: &HookTestResult, setup: &Setup) -> String {
     out += &format!("  {} ms\n", one.took_ms);
     let decision = one.decision.map(str::to_owned);
     let json = |value: &Option<Value>| value.as_ref().map(Value::to_string);
-    for (what, said) in [
+    for (what, text) in [
         ("decides", &decision),
         ("because", &one.reason),
         ("input", &json(&one.rewrite)),
@@ -223,8 +223,8 @@ fn account(one: &HookTestResult, setup: &Setup) -> String {
         ("stops the run", &one.halt),
         ("problem", &one.problem),
     ] {
-        if let Some(said) = said {
-            out += &format!("    {what:<12}  {}\n", style::visible(said).replace('\n', " "));
+        if let Some(text) = text {
+            out += &format!("    {what:<12}  {}\n", style::visible(text).replace('\n', " "));
         }
     }
     out

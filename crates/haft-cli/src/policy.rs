@@ -60,8 +60,8 @@ impl Count {
             (self.allow, "allow"),
             (self.off, "disabled"),
         ];
-        let said = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
-        said.collect::<Vec<_>>().join(", ")
+        let counts = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
+        counts.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -73,7 +73,8 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         files.entry(location::short(&file.path, here)).or_default();
     }
     for rule in rules.rules() {
-        let file = rule.place.file.as_ref().map_or_else(String::new, |f| location::short(f, here));
+        let file =
+            rule.location.file.as_ref().map_or_else(String::new, |f| location::short(f, here));
         files.entry(file).or_default().add(rule);
     }
     let mut findings = findings(&rules, here);
@@ -96,9 +97,9 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
     } else {
         let mut table = Table::new(0);
         for (file, count) in &files {
-            let said = count.words();
-            let said = if said.is_empty() { "no rules".to_owned() } else { said };
-            table.row([(NAME, file.clone()), (Style::new(), said)]);
+            let counts = count.words();
+            let counts = if counts.is_empty() { "no rules".to_owned() } else { counts };
+            table.row([(NAME, file.clone()), (Style::new(), counts)]);
         }
         let mut out = table.to_string();
         for finding in &findings {
@@ -134,7 +135,7 @@ fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
     let found = rules.lint(&[]).into_iter().filter(|finding| !finding.kind.is_info());
     found
         .map(|finding| {
-            json!({"at": at(&finding.place), "kind": finding.kind.as_str(),
+            json!({"at": at(&finding.location), "kind": finding.kind.as_str(),
                 "message": finding.message, "hint": finding.hint,
                 "also": finding.also.as_ref().map(at)})
         })
@@ -165,15 +166,15 @@ fn unmatched_budget(setup: &Setup) -> Result<Vec<Value>, Problem> {
 
 fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {
     let site = Site::find(host, from);
-    let (said, covered) = site.read()?;
+    let (config, covered) = site.read()?;
     let mut notes = covered.notes;
-    notes.extend(said.notes.iter().map(|note| setup::shown(note, &site.here)));
+    notes.extend(config.notes.iter().map(|note| setup::shown(note, &site.here)));
     if !from.quiet {
         setup::print_notes(&notes);
     }
     // Loaded without running examples: elsewhere a failed example is an error, here it is the
     // output.
-    let rules = Rules::new_unchecked(said.rules, said.context);
+    let rules = Rules::new_unchecked(config.rules, config.context);
     let tried = rules.run_examples();
     let failed = tried.iter().filter(|one| !one.holds).count();
     let bare = rules.rules().iter().filter(|rule| rule.examples.is_empty()).count();
@@ -216,7 +217,7 @@ fn row(one: &ExampleResult, here: &Path) -> [(Style, String); 5] {
         .map_or_else(String::new, |verdict| format!("all rules: {}", verdict.decision.as_str()));
     [
         (colour, mark.to_owned()),
-        (NAME, location::at(&one.place, here)),
+        (NAME, location::at(&one.location, here)),
         (BOLD, style::cell(&call)),
         (colour, style::visible(&did)),
         (DIM, all),

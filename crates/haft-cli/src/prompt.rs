@@ -125,12 +125,12 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 Some((key, rest)) => (key, Some(rest.trim().to_owned())),
                 None => (line.as_str(), None),
             };
-            let mut said = || rest.clone().or_else(|| comment.take());
+            let mut comment_given = || rest.clone().or_else(|| comment.take());
             let lasting = match key.to_ascii_lowercase().as_str() {
                 "y" | "yes" => ApprovalScope::Once,
                 "s" | "session" if question.session => ApprovalScope::Session,
                 "a" | "always" if always => ApprovalScope::Always,
-                "" | "n" | "no" => return Ok(ApprovalResponse::Deny(said())),
+                "" | "n" | "no" => return Ok(ApprovalResponse::Deny(comment_given())),
                 "e" | "edit" => match self.edit(keys, question).await? {
                     Some(arguments) => return Ok(ApprovalResponse::Edit(arguments)),
                     None => continue,
@@ -165,7 +165,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                     continue;
                 }
             };
-            return Ok(ApprovalResponse::Allow { scope: lasting, comment: said() });
+            return Ok(ApprovalResponse::Allow { scope: lasting, comment: comment_given() });
         }
         self.write("  no valid answer: denied\n");
         Ok(ApprovalResponse::Deny(comment))
@@ -300,7 +300,7 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
         Some(rule) => {
             out += &format!(
                 "{}  {} \"{}\"\n",
-                style::paint(NAME, location::at(&rule.place, here)),
+                style::paint(NAME, location::at(&rule.location, here)),
                 rule.decision,
                 one_line(&rule.pattern),
             );
@@ -618,21 +618,21 @@ mod tests {
         }
 
         fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
-            let mut said = Explanation::of(self.decide(request));
-            said.deciding = Some(RuleRef {
+            let mut explanation = Explanation::of(self.decide(request));
+            explanation.deciding = Some(RuleRef {
                 id: None,
                 decision: "ask".to_owned(),
                 pattern: "Bash(git push *)".to_owned(),
-                place: SourceLocation {
+                location: SourceLocation {
                     file: Some(Arc::new("/notes/haft.toml".into())),
                     line: 14,
                     column: 1,
                 },
             });
-            said.touches = self.risk.iter().map(|&word| word.to_owned()).collect();
-            said.tainted_by = self.tainted_by.iter().map(|&word| word.to_owned()).collect();
-            said.smallest_change = Some("add an `except`".to_owned());
-            said
+            explanation.touches = self.risk.iter().map(|&word| word.to_owned()).collect();
+            explanation.tainted_by = self.tainted_by.iter().map(|&word| word.to_owned()).collect();
+            explanation.smallest_change = Some("add an `except`".to_owned());
+            explanation
         }
 
         fn rule_store(&self) -> Option<&dyn RuleStore> {
@@ -871,16 +871,16 @@ mod tests {
         let prompt = Prompt::new(keys, screen.clone(), "/");
         let question = json!({"question": "Which colour?\nBlue is nice.", "choices": choices});
         let question = serde_json::from_value(question).unwrap();
-        let said =
+        let answer =
             crate::session::block_on(async move { prompt.ask_text(&question).await }).unwrap();
         let screen = String::from_utf8(lock(&screen.0).clone()).unwrap();
-        (anstream::adapter::strip_str(&screen).to_string(), said)
+        (anstream::adapter::strip_str(&screen).to_string(), answer)
     }
 
     #[test]
     fn question_of_the_model_takes_a_number_or_text() {
-        let (screen, said) = answer(&["red", "blue"], &["2"]);
-        assert_eq!(said.unwrap(), "blue");
+        let (screen, chosen) = answer(&["red", "blue"], &["2"]);
+        assert_eq!(chosen.unwrap(), "blue");
         assert!(screen.contains("The model asks you"), "{screen}");
         assert!(screen.contains("  Which colour?\n  Blue is nice.\n"), "{screen}");
         assert!(screen.contains("1  red\n") && screen.contains("2  blue\n"), "{screen}");

@@ -173,7 +173,7 @@ impl Setup {
 
 /// A note with its location, relative to a directory.
 pub(crate) fn shown(note: &FileNote, here: &Path) -> String {
-    format!("{}: {}", location::at(&note.place, here), note.message)
+    format!("{}: {}", location::at(&note.location, here), note.message)
 }
 
 /// Writes notes to stderr.

@@ -335,7 +335,7 @@ impl Site {
             format!(
                 "haft cannot find all files that the hook `{}` runs, so trust may not cover them; \
                  name the script directly, for example `hooks/guard.sh`",
-                location::at(&hook.place, &self.root)
+                location::at(&hook.location, &self.root)
             )
         })
     }

@@ -105,7 +105,7 @@ impl ToolStatus {
     /// Adds the rules that give another verdict to calls with other arguments.
     fn add_rules(&mut self, decision: &Decision, entry: &RegisteredTool, rules: &Rules) {
         for (rule, pattern) in rules.rules_on_arguments_of(&entry.policy_tool()) {
-            let line = format!("{} {} \"{pattern}\"", rule.place, rule.decision.as_str());
+            let line = format!("{} {} \"{pattern}\"", rule.location, rule.decision.as_str());
             let is_source = line == self.source && rule.decision != Decision::Allow;
             if rule.decision != *decision || is_source {
                 self.rules.push(line);

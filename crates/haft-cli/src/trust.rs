@@ -332,7 +332,7 @@ fn model_lines(
     model: &haft::policy::ModelSettings,
     at: &dyn Fn(&haft::policy::SourceLocation) -> String,
 ) -> Vec<(String, String)> {
-    let Some(place) = &model.place else { return Vec::new() };
+    let Some(place) = &model.location else { return Vec::new() };
     let mut lines = Vec::new();
     if let Some(endpoint) = &model.endpoint {
         let mut line = endpoint.name.clone();
@@ -385,14 +385,14 @@ impl TrustEffects {
             allows: allows
                 .map(|rule| {
                     let patterns: Vec<&str> = rule.matches.iter().map(|p| p.as_str()).collect();
-                    (at(&rule.place), patterns.join(", "))
+                    (at(&rule.location), patterns.join(", "))
                 })
                 .collect(),
-            hooks: after.hooks.iter().map(|own| (at(&own.place), hook(own))).collect(),
+            hooks: after.hooks.iter().map(|own| (at(&own.location), hook(own))).collect(),
             tools: after
                 .tools
                 .iter()
-                .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
+                .map(|tool| (at(&tool.location), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),

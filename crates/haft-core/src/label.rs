@@ -27,7 +27,7 @@ pub enum Trust {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Confidentiality {
-    /// Anyone may see it.
+    /// It may be shown to any person and sent to any host.
     Public,
     /// For the people of this run.
     #[default]

@@ -40,7 +40,7 @@ pub(crate) struct ConfiguredHook {
 impl ConfiguredHook {
     /// Returns the name of a hook in messages: its event and its location.
     pub(crate) fn name_of(spec: &HookSpec) -> String {
-        format!("{} at {}", spec.event, spec.place)
+        format!("{} at {}", spec.event, spec.location)
     }
 
     /// Configures a hook. `before` are the hooks before it in the files.

@@ -146,9 +146,9 @@ fn must_ask(
 ) -> Option<&'static str> {
     let is_path = |part: &Part| matches!(part, Part::Path { .. });
     let says_which = facts.is_some_and(|facts| facts.parts.iter().any(is_path));
-    let claim = call.profile;
+    let profile = call.profile;
     let spec = call.tool.spec;
-    if !claim.read_only {
+    if !profile.read_only {
         return Some(match spec.read_only {
             None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
             None => "it is not declared read-only",
@@ -166,7 +166,7 @@ fn must_ask(
         return Some("it reads secrets");
     }
     let files = capabilities.has(Capability::Filesystem);
-    match &claim.effects {
+    match &profile.effects {
         Effects::Declared(effects) => {
             let here = CallWorkspace {
                 work: &call.scope.working_directory,

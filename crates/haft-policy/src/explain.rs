@@ -41,7 +41,7 @@ pub struct CheckStep {
     /// Why.
     pub why: String,
     /// Where that is written.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 /// A rule that is referred to.
@@ -54,7 +54,7 @@ pub struct RuleRef {
     /// The pattern that matched, as written.
     pub pattern: String,
     /// Where it is written.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
 }
 
 /// A rule that nearly decided.
@@ -96,11 +96,11 @@ impl fmt::Display for Explanation {
         let width = |of: fn(&CheckStep) -> &str| {
             self.checks.iter().map(|check| of(check).chars().count()).max().unwrap_or_default()
         };
-        let (what, said) = (width(|check| &check.check), width(|check| &check.result));
+        let (what, result) = (width(|check| &check.check), width(|check| &check.result));
         for check in &self.checks {
             write!(
                 f,
-                "\n  check       {:what$}  {:said$}  {}",
+                "\n  check       {:what$}  {:result$}  {}",
                 check.check, check.result, check.why
             )?;
         }
@@ -116,7 +116,7 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for RuleRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} \"{}\"", self.place, self.decision, self.pattern)
+        write!(f, "{} {} \"{}\"", self.location, self.decision, self.pattern)
     }
 }
 
@@ -144,21 +144,21 @@ mod tests {
 
     #[test]
     fn explanation_text_names_every_check() {
-        let mut said =
+        let mut explanation =
             Explanation::of(Verdict::ask("shared branches").by("haft.toml:14 ask \"x\""));
-        said.touches = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
+        explanation.touches = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
         let step = |what: &str, result: &str, why: &str| CheckStep {
             check: what.to_owned(),
             result: result.to_owned(),
             why: why.to_owned(),
-            place: None,
+            location: None,
         };
-        said.checks = vec![
+        explanation.checks = vec![
             step("admit", "passed", "it fits"),
             step("deny rules", "no match", "there are none"),
         ];
-        said.smallest_change = Some("add `except`".to_owned());
-        insta::assert_snapshot!(said, @r#"
+        explanation.smallest_change = Some("add `except`".to_owned());
+        insta::assert_snapshot!(explanation, @r#"
         ask: shared branches
           decided by  haft.toml:14 ask "x"
           touches     run `git push`

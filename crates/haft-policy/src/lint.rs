@@ -29,7 +29,7 @@ const DEFAULT_PRIORITY: i32 = 100;
 #[non_exhaustive]
 pub struct Finding {
     /// The location of the rule.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// What kind of finding it is.
     pub kind: FindingKind,
     /// What is wrong.
@@ -89,7 +89,7 @@ impl FindingKind {
 /// `haft.toml:14: what is wrong; how to fix it`
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)?;
+        write!(f, "{}: {}", self.location, self.message)?;
         if let Some(also) = &self.also {
             write!(f, " (see {also})")?;
         }
@@ -154,7 +154,7 @@ impl Rules {
 
 impl Rule {
     fn place_of(rule: Option<&Rule>) -> SourceLocation {
-        rule.map(|rule| rule.place.clone()).unwrap_or_default()
+        rule.map(|rule| rule.location.clone()).unwrap_or_default()
     }
 }
 
@@ -181,7 +181,7 @@ impl<'r> Lint<'r> {
         also: Option<&SourceLocation>,
     ) {
         let (place, hint, also) = (place.clone(), hint.into(), also.cloned());
-        self.found.push(Finding { place, kind, message, hint, also });
+        self.found.push(Finding { location: place, kind, message, hint, also });
     }
 
     fn look_at(&mut self, at: usize, rule: &'r Rule) {
@@ -198,7 +198,7 @@ impl<'r> Lint<'r> {
         if restricts && rule.examples.is_empty() && can_have_examples(rule) {
             let word = rule.decision.as_str();
             self.report(
-                &rule.place,
+                &rule.location,
                 FindingKind::Untested,
                 format!("the rule decides `{word}` and has no example"),
                 format!("add a call that it must match under `test.{word}`"),
@@ -213,7 +213,7 @@ impl<'r> Lint<'r> {
         });
         let Some((why, hint)) = never else { return false };
         let message = format!("`{pattern}` never matches: {why}");
-        self.report(&rule.place, FindingKind::NeverMatches, message, hint, None);
+        self.report(&rule.location, FindingKind::NeverMatches, message, hint, None);
         true
     }
 
@@ -235,11 +235,11 @@ impl<'r> Lint<'r> {
         let other = &self.rules[other];
         let word = other.decision.as_str();
         self.report(
-            &rule.place,
+            &rule.location,
             FindingKind::Contradictory,
             format!("`{pattern}` is allowed here, but another rule decides `{word}`, which wins"),
             "remove one of the two",
-            Some(&other.place),
+            Some(&other.location),
         );
         true
     }
@@ -260,7 +260,7 @@ impl<'r> Lint<'r> {
                 format!("`{pattern}` never decides `{own}`: `{wide}` decides `{word}` first");
             (message, "remove this one, or add it to `except` of the other")
         };
-        self.report(&rule.place, FindingKind::Shadowed, message, hint, Some(&other.place));
+        self.report(&rule.location, FindingKind::Shadowed, message, hint, Some(&other.location));
     }
 
     fn shadow(&mut self, at: usize, rule: &Rule, pattern: &Pattern) -> Option<(usize, usize)> {
@@ -298,7 +298,7 @@ impl<'r> Lint<'r> {
             } else {
                 continue;
             };
-            let place = &rule.place;
+            let place = &rule.location;
             self.report(place, FindingKind::UnreachableException, message, hint, None);
         }
     }
@@ -310,7 +310,7 @@ impl<'r> Lint<'r> {
         for pattern in &rule.matches {
             if let Some(what) = pattern.leaves_open() {
                 self.report(
-                    &rule.place,
+                    &rule.location,
                     FindingKind::BroadAllow,
                     format!("`{pattern}` allows {what}"),
                     "name what is needed",
@@ -324,7 +324,7 @@ impl<'r> Lint<'r> {
     fn without_effect(&mut self, at: usize, rule: &Rule) {
         let word = rule.decision.as_str();
         let mut none = |message: String, hint: &str| {
-            self.report(&rule.place, FindingKind::NoEffect, message, hint, None);
+            self.report(&rule.location, FindingKind::NoEffect, message, hint, None);
         };
         if rule.even_tainted && rule.decision != Decision::Allow {
             let message =
@@ -338,7 +338,7 @@ impl<'r> Lint<'r> {
         }
         if rule.priority != DEFAULT_PRIORITY && !self.overlaps_same_decision(at, rule) {
             self.report(
-                &rule.place,
+                &rule.location,
                 FindingKind::NoEffect,
                 format!(
                     "`priority` has no effect: no other rule that decides `{word}` overlaps \
@@ -417,7 +417,7 @@ fn is_host(pattern: &Pattern) -> bool {
 
 /// Whether the format of its file has examples.
 fn can_have_examples(rule: &Rule) -> bool {
-    let file = rule.place.file.as_deref();
+    let file = rule.location.file.as_deref();
     file.is_some_and(|file| file.extension().is_some_and(|extension| extension == "toml"))
 }
 

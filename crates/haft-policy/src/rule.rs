@@ -39,7 +39,7 @@ pub struct Rule {
     /// Whether it is active.
     pub enabled: bool,
     /// Its location.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The layer of its file.
     pub layer: ConfigLayer,
 }
@@ -60,7 +60,7 @@ impl Rule {
             rewrite: Map::new(),
             examples: Vec::new(),
             enabled: true,
-            place: SourceLocation::default(),
+            location: SourceLocation::default(),
             layer: ConfigLayer::Code,
         }
     }
@@ -80,7 +80,7 @@ pub struct Example {
     /// Whether the rule applies to it (`test.<decision>`) or not (`test.skip`).
     pub applies: bool,
     /// Its location.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
 }
 
 /// The layer of a configuration file. Ordered: the first is the strongest where only one value

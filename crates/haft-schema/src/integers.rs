@@ -230,12 +230,12 @@ impl<'a> Applicable<'a> {
 
 /// Whether these schemas together require an integer.
 fn is_integer(applicable: &Applicable<'_>, number: &Number) -> bool {
-    let said = |list: &[&Value]| -> (bool, bool) {
+    let kinds = |list: &[&Value]| -> (bool, bool) {
         let maps = list.iter().filter_map(|node| node.as_object());
         maps.filter_map(|map| requires_integer(map, number))
             .fold((false, false), |(yes, no), says| (yes || says, no || !says))
     };
-    match (said(&applicable.certain), said(&applicable.possible)) {
+    match (kinds(&applicable.certain), kinds(&applicable.possible)) {
         // All of these apply, so the strictest counts.
         ((true, _), _) => true,
         ((false, true), _) => false,

@@ -244,7 +244,7 @@ mod tests {
         for n in [3, 1, 2] {
             all.push(clock.sleep_until(clock.now() + SECOND * n).map(move |()| n));
         }
-        assert!(all.next().now_or_never().is_none(), "nobody wakes before their time");
+        assert!(all.next().now_or_never().is_none(), "no sleeper wakes before its time");
         assert_eq!(clock.until_next(), Some(SECOND));
         clock.advance(SECOND * 2);
         assert_eq!((all.next().await, all.next().await), (Some(1), Some(2)));

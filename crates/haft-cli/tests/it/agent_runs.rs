@@ -138,30 +138,30 @@ fn errors_are_json_too() {
 fn setup_mistakes_are_explained() {
     let dir = dir("mistakes");
     dir.put("bad.jsonl", "{\"text\": \"a\"}\nnot json\n");
-    let said = |words: &[&str]| {
+    let message_of = |words: &[&str]| {
         let ran = dir.run(words.to_vec());
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
         ran.err
     };
-    let none = said(&["run", "x"]);
+    let none = message_of(&["run", "x"]);
     assert!(none.contains("no model is configured") && none.contains("`--model anthropic:NAME`"));
     assert!(none.contains("`[model]` of haft.toml") && none.contains("`haft demo`"), "{none}");
-    let wrong = said(&["run", "x", "--model", "reads.jsonl"]);
+    let wrong = message_of(&["run", "x", "--model", "reads.jsonl"]);
     assert!(wrong.contains("did you mean `--model script:reads.jsonl`?"), "{wrong}");
-    let missing = said(&["run", "x", "--model", "script:read.jsonl"]);
+    let missing = message_of(&["run", "x", "--model", "script:read.jsonl"]);
     assert!(missing.contains("there is no file `read.jsonl`"), "{missing}");
     assert!(missing.contains("did you mean `reads.jsonl`?"), "{missing}");
-    let bad = said(&["run", "x", "--model", "script:bad.jsonl"]);
+    let bad = message_of(&["run", "x", "--model", "script:bad.jsonl"]);
     assert!(bad.contains("`bad.jsonl` is not a script: line 2"), "{bad}");
-    let unknown = said(&["run", "--resume", "nope", "--model", "script:reads.jsonl"]);
+    let unknown = message_of(&["run", "--resume", "nope", "--model", "script:reads.jsonl"]);
     assert!(unknown.contains("there is no run `nope` in this workspace"), "{unknown}");
-    let task = said(&["run", "--model", "script:writes.jsonl"]);
+    let task = message_of(&["run", "--model", "script:writes.jsonl"]);
     assert!(task.contains("the task is missing, and the script names none"), "{task}");
-    let price = said(&["run", "x", "--model", "script:writes.jsonl", "--max-cost", "0.5"]);
+    let price = message_of(&["run", "x", "--model", "script:writes.jsonl", "--max-cost", "0.5"]);
     assert!(price.contains("the script names no price"), "{price}");
-    let empty = said(&["run", " ", "--model", "script:writes.jsonl"]);
+    let empty = message_of(&["run", " ", "--model", "script:writes.jsonl"]);
     assert!(empty.contains("the task is empty"), "{empty}");
-    let show = said(&["runs", "show"]);
+    let show = message_of(&["runs", "show"]);
     assert!(show.contains("hint: `haft runs list` shows the ids"), "{show}");
     assert!(!dir.work().join(".haft").exists(), "nothing was stored");
 }

@@ -389,9 +389,9 @@ fn missing_program_is_reported_in_one_sentence() {
     let dir = TempDir::new("tools-no-program", &[]);
     let ran = dir.run(["call", "shell", "command=nosuchprogram", "--workspace", ".", "--yes"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    let said = "error: invalid_value: the program `nosuchprogram` is not installed, or the sandbox \
+    let message = "error: invalid_value: the program `nosuchprogram` is not installed, or the sandbox \
                 does not show it\n";
-    assert_eq!(ran.err, said);
+    assert_eq!(ran.err, message);
 }
 
 #[test]

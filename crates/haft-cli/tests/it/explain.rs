@@ -52,7 +52,7 @@ fn the_deciding_rule_is_named_with_its_file_and_line() {
     assert_eq!(json["tool"], "delete_path");
     assert_eq!(json["arguments"], json!({"path": "notes/trip.txt"}));
     assert_eq!(json["verdict"]["decision"], "ask");
-    assert_eq!(json["deciding"]["place"]["line"], 3);
+    assert_eq!(json["deciding"]["location"]["line"], 3);
     assert_eq!(json["deciding"]["pattern"], "delete_path");
     for key in ["checks", "near_misses", "smallest_change", "touches", "tainted_by"] {
         assert!(json.get(key).is_some(), "{key}: {json}");

@@ -33,15 +33,15 @@ fn matches(wanted: &[&str], got: &[&str]) -> bool {
     match (wanted, got) {
         ([], []) => true,
         (["…", rest @ ..], _) => (0..=got.len()).any(|n| matches(rest, &got[n..])),
-        ([line, wanted @ ..], [said, got @ ..]) => is_like(line, said) && matches(wanted, got),
+        ([line, wanted @ ..], [output, got @ ..]) => is_like(line, output) && matches(wanted, got),
         _ => false,
     }
 }
 
-fn is_like(line: &str, said: &str) -> bool {
+fn is_like(line: &str, output: &str) -> bool {
     match line.split_once('…') {
-        None => line == said,
-        Some((before, after)) => said.strip_prefix(before).is_some_and(|rest| {
+        None => line == output,
+        Some((before, after)) => output.strip_prefix(before).is_some_and(|rest| {
             rest.char_indices().any(|(at, _)| is_like(after, &rest[at..])) || is_like(after, "")
         }),
     }
@@ -211,10 +211,10 @@ fn run_examples_in(page: &'static str, directory: &Path) -> usize {
                 .stdin(std::process::Stdio::null())
                 .output()
                 .unwrap();
-            let said = Ran::of(ran).out;
+            let output = Ran::of(ran).out;
             let lines = |text: &'static str| text.trim_end().lines().collect::<Vec<_>>();
-            let got: Vec<&str> = said.trim_end().lines().collect();
-            assert!(matches(&lines(wanted), &got), "$ {line}\nthe guide: {wanted}\nhaft: {said}");
+            let got: Vec<&str> = output.trim_end().lines().collect();
+            assert!(matches(&lines(wanted), &got), "$ {line}\nthe guide: {wanted}\nhaft: {output}");
             count += 1;
         }
     }

@@ -1,8 +1,8 @@
-//! `Metadata`: what the host said about a run, read-only.
+//! `Metadata`: data of the host about a run, read-only.
 
 use serde_json::{Map, Value};
 
-/// What the host said about a run. A key that is missing gives `null`.
+/// Data of the host about a run. A missing key gives `null`.
 ///
 /// ```
 /// use haft_core::{ToolContext, serde_json::Value};

@@ -94,11 +94,11 @@ async fn a_missing_argument_gets_its_default() {
     let tool = DynTool::of(SearchTool);
     let output = call(&tool, json!({"query": "a"})).await.unwrap().to_text();
     assert_eq!(output, r#"a 10 None false en [1, 2] Slow None"#);
-    let said = json!({
+    let arguments = json!({
         "query": "b", "limit": 3, "least": 1.5, "exact": true, "language": "de", "pages": [],
         "mode": "fast", "api-key": "k",
     });
-    let output = call(&tool, said).await.unwrap().to_text();
+    let output = call(&tool, arguments).await.unwrap().to_text();
     assert_eq!(output, r#"b 3 Some(1.5) true de [] Fast Some("k")"#);
 }
 

@@ -70,8 +70,8 @@ fn openai_responses(response: &Value) -> (Value, Vec<String>) {
 
 fn chat(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
     let first = openai_chat::first(list(response, "choices"));
-    let said = first.and_then(|choice| choice.get("message")).unwrap_or(&Value::Null);
-    let mut message = request_fields(said);
+    let received = first.and_then(|choice| choice.get("message")).unwrap_or(&Value::Null);
+    let mut message = request_fields(received);
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     let mut places = Vec::new();
     for (n, call) in calls.into_iter().flatten().enumerate() {

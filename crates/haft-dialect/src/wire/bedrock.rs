@@ -262,8 +262,8 @@ impl EventHandler for Decoder {
         let exception = event
             .as_object()
             .and_then(|map| map.iter().find(|(name, _)| name.ends_with("Exception")));
-        if let Some((name, said)) = exception {
-            return Err(format!("{name}: {}", json::text(said, "message")));
+        if let Some((name, body)) = exception {
+            return Err(format!("{name}: {}", json::text(body, "message")));
         }
         // After the end, only a worse end counts.
         if let Some(end) = json::some(event, "messageStop") {

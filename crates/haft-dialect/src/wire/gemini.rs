@@ -432,13 +432,13 @@ mod tests {
     #[test]
     fn arguments_streamed_value_by_value_are_assembled() {
         let mut stream = Dialect::Gemini.stream();
-        let mut said = |call: Value, end: Option<&str>| {
+        let mut chunk = |call: Value, end: Option<&str>| {
             stream.event(&json!({"candidates": [
                 {"content": {"parts": [{"functionCall": call}]}, "finishReason": end},
             ]}))
         };
         let piece = |path: &str, key: &str, value: Value, more: bool| json!({"jsonPath": path, key: value, "willContinue": more});
-        let mut given = said(json!({"name": "send", "id": "g1", "willContinue": true}), None);
+        let mut given = chunk(json!({"name": "send", "id": "g1", "willContinue": true}), None);
         for piece in [
             piece("$.to[0].name", "stringValue", json!("A"), true),
             piece("$.to[0].name", "stringValue", json!("nn"), true),
@@ -447,10 +447,10 @@ mod tests {
             piece("$[\"n\"]", "numberValue", json!(3), false),
             piece("$.none", "nullValue", json!("NULL_VALUE"), false),
         ] {
-            given.extend(said(json!({"partialArgs": [piece], "willContinue": true}), None));
+            given.extend(chunk(json!({"partialArgs": [piece], "willContinue": true}), None));
         }
         assert_eq!(given, []);
-        given.extend(said(json!({}), Some("STOP")));
+        given.extend(chunk(json!({}), Some("STOP")));
         let args = json!({"to": [{"name": "Ann"}, {"odd key": true}], "n": 3, "none": null});
         assert_eq!(given, [ToolCall::new("g1", "send", args.clone())]);
         let ended = stream.finish();

@@ -230,13 +230,13 @@ fn is_mistral(response: &Value) -> bool {
 fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
     let error =
         Error::new(ErrorKind::BadResponse, format!("not a valid {dialect} response: {wanted}"));
-    if let Some(said) = json::some(response, "error") {
-        let said = match said {
+    if let Some(problem) = json::some(response, "error") {
+        let problem = match problem {
             Value::String(text) => text.as_str(),
             other => json::text(other, "message"),
         };
-        let said: String = said.chars().take(200).collect();
-        return error.hint(format!("the provider returned an error: {said}"));
+        let problem: String = problem.chars().take(200).collect();
+        return error.hint(format!("the provider returned an error: {problem}"));
     }
     if is_event(response) {
         return error.hint("it is one event of a stream; pass the events to `Dialect::stream`");

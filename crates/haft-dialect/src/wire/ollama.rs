@@ -65,7 +65,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 /// Interprets one object per line.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    said: Map<String, Value>,
+    message: Map<String, Value>,
     calls: Vec<Value>,
     stop: Option<StopReason>,
 }
@@ -87,20 +87,20 @@ impl EventHandler for Decoder {
         for (key, piece) in message.as_object().into_iter().flatten() {
             match (key.as_str(), piece) {
                 ("role" | "tool_calls", _) | (_, Value::Null) => {}
-                (_, Value::String(piece)) => match self.said.get_mut(key) {
+                (_, Value::String(piece)) => match self.message.get_mut(key) {
                     Some(Value::String(text)) => text.push_str(piece),
                     _ => {
-                        self.said.insert(key.clone(), Value::from(piece.as_str()));
+                        self.message.insert(key.clone(), Value::from(piece.as_str()));
                     }
                 },
-                (_, Value::Array(more)) => match self.said.get_mut(key) {
+                (_, Value::Array(more)) => match self.message.get_mut(key) {
                     Some(Value::Array(list)) => list.extend(more.iter().cloned()),
                     _ => {
-                        self.said.insert(key.clone(), piece.clone());
+                        self.message.insert(key.clone(), piece.clone());
                     }
                 },
                 _ => {
-                    self.said.insert(key.clone(), piece.clone());
+                    self.message.insert(key.clone(), piece.clone());
                 }
             }
         }
@@ -113,7 +113,7 @@ impl EventHandler for Decoder {
 
     fn close(self: Box<Self>) -> Closing {
         let mut message = json!({"role": "assistant", "content": ""});
-        for (key, value) in self.said {
+        for (key, value) in self.message {
             message[key] = value;
         }
         if !self.calls.is_empty() {
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn arguments_that_are_not_an_object_are_echoed_as_one() {
         let call = |arguments: Value| json!({"function": {"name": "a", "arguments": arguments}});
-        for (said, wanted) in [
+        for (received, wanted) in [
             (json!({"x": 1}), json!({"x": 1})),
             (json!("{\"x\":1}"), json!({"x": 1})),
             (json!(null), json!({})),
             (json!([1]), json!({"INVALID_JSON": [1]})),
         ] {
-            assert_eq!(echoed(call(said)), call(wanted));
+            assert_eq!(echoed(call(received)), call(wanted));
         }
     }
 }

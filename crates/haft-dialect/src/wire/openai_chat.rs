@@ -517,12 +517,12 @@ impl EventHandler for Decoder {
     }
 
     fn close(self: Box<Self>) -> Closing {
-        let Self { dialect, message: said, calls, legacy, given, reason, is_late, .. } = *self;
+        let Self { dialect, message: fields, calls, legacy, given, reason, is_late, .. } = *self;
         let mut open: Vec<DecodedCall> =
             calls[given..].iter().map(PartialCall::decode_call).collect();
         open.extend(legacy.iter().filter(|call| !call.is_given).map(PartialCall::decode_call));
         let mut message = json!({"role": "assistant", "content": null});
-        for (key, value) in said {
+        for (key, value) in fields {
             message[key] = value;
         }
         let stop = reason.map(|reason| match dialect {

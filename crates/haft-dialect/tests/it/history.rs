@@ -630,7 +630,7 @@ fn a_result() -> impl Strategy<Value = PastResult> {
 /// Any list of messages, however broken.
 fn any_transcript() -> impl Strategy<Value = Transcript> {
     let text = || words().prop_map(ContentPart::text);
-    let said = prop_oneof![
+    let part = prop_oneof![
         2 => text().prop_map(AssistantPart::Part),
         3 => a_call(),
         1 => an_opaque().prop_map(AssistantPart::Part),
@@ -638,7 +638,7 @@ fn any_transcript() -> impl Strategy<Value = Transcript> {
     let message = prop_oneof![
         1 => prop::collection::vec(text(), 0..2).prop_map(Message::System),
         2 => prop::collection::vec(prop_oneof![3 => text(), 1 => a_medium()], 0..3).prop_map(Message::User),
-        3 => prop::collection::vec(said, 0..4).prop_map(Message::Assistant),
+        3 => prop::collection::vec(part, 0..4).prop_map(Message::Assistant),
         3 => prop::collection::vec(a_result(), 0..4).prop_map(Message::Results),
     ];
     prop::collection::vec(message, 0..9).prop_map(|messages| Transcript { messages })
@@ -665,11 +665,11 @@ fn essence(transcript: &Transcript) -> Vec<String> {
                 continue;
             }
             Message::User(parts) => ("user", parts.iter().map(text).collect(), vec![]),
-            Message::Assistant(said) => {
+            Message::Assistant(parts) => {
                 let mut texts = Vec::new();
                 let mut calls = Vec::new();
-                for said in said {
-                    match said {
+                for part in parts {
+                    match part {
                         AssistantPart::Part(part) => texts.push(text(part)),
                         AssistantPart::Call(call) => {
                             calls.push(format!("{}({:?})", call.name, call.arguments));
@@ -752,8 +752,8 @@ proptest! {
         let mut seen = std::collections::HashSet::new();
         let last = repaired.messages.len();
         for (index, message) in repaired.messages.iter().enumerate() {
-            let Message::Assistant(said) = message else { continue };
-            let calls: Vec<_> = said.iter().filter_map(|said| match said {
+            let Message::Assistant(parts) = message else { continue };
+            let calls: Vec<_> = parts.iter().filter_map(|part| match part {
                 AssistantPart::Call(call) => Some(call.id.clone()),
                 AssistantPart::Part(_) => None,
             }).collect();

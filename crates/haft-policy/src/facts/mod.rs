@@ -212,7 +212,7 @@ impl<'a> Facts<'a> {
     pub(crate) fn of(call: &PolicyRequest<'a>, context: &'a PolicyContext) -> Self {
         let tool = &call.tool;
         let spec = tool.spec;
-        let claim = call.profile;
+        let profile = call.profile;
         let traits = tool.traits();
         let mut facts = Self {
             names: Names::of(tool),
@@ -225,9 +225,9 @@ impl<'a> Facts<'a> {
             capabilities: spec.effective_capabilities(),
             declared: spec.capabilities.is_some(),
             operations: SmallVec::new(),
-            read_only: claim.read_only,
-            destructive: claim.may_destroy(),
-            is_known_destructive: claim.destructive == Some(true),
+            read_only: profile.read_only,
+            destructive: profile.may_destroy(),
+            is_known_destructive: profile.destructive == Some(true),
             effects_known: None,
             scope: call.scope,
             seen: call.taint,
@@ -245,13 +245,13 @@ impl<'a> Facts<'a> {
             root: OnceCell::new(),
         };
         let declares_reads = facts.declares_reads;
-        let mut whole = match &claim.effects {
+        let mut whole = match &profile.effects {
             Effects::Declared(_) if declares_reads => false,
             Effects::Declared(list) => facts.add_effects(list),
             Effects::Undeclared => true,
         };
         facts.add_marked(tool.input_schema, traits);
-        if let (true, Effects::Declared(list)) = (declares_reads, &claim.effects) {
+        if let (true, Effects::Declared(list)) = (declares_reads, &profile.effects) {
             // Without a command to belong to, they are parts like any other.
             if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
                 facts.add_declared_reads(list)
@@ -260,7 +260,7 @@ impl<'a> Facts<'a> {
             }
         }
         facts.add_named();
-        if claim.effects == Effects::Undeclared {
+        if profile.effects == Effects::Undeclared {
             // Marked arguments are a declaration, if the tool declares its capabilities.
             if facts.declared && !facts.parts.is_empty() {
                 whole = false

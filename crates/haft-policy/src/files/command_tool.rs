@@ -99,7 +99,7 @@ pub struct CommandTool {
     /// The exit codes that mean success.
     pub success: Vec<i32>,
     /// The location of its declaration.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The layer of the file that declares it.
     pub layer: ConfigLayer,
     command: Template,
@@ -217,7 +217,7 @@ pub(super) fn read(
         return None;
     }
     let (command, place) = (command?, reader.place(entry.at));
-    Some(CommandTool { spec, input_schema, cwd, success, place, layer, command, stdin })
+    Some(CommandTool { spec, input_schema, cwd, success, location: place, layer, command, stdin })
 }
 
 /// Reports parameters that are never used.

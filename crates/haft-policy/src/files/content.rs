@@ -19,7 +19,7 @@ pub(super) struct FileContent {
     /// Whether it is a file of another program.
     pub(super) imported: bool,
     /// The file itself.
-    pub(super) place: SourceLocation,
+    pub(super) location: SourceLocation,
     /// Why trust does not cover it; such a file may only tighten.
     pub(super) uncovered: Option<UntrustedReason>,
     pub(super) mode: Option<(Mode, SourceLocation)>,
@@ -58,7 +58,7 @@ impl FileContent {
         Self {
             layer,
             imported,
-            place: SourceLocation::default(),
+            location: SourceLocation::default(),
             // FAIL CLOSED: a file is uncovered until `locate` has checked it.
             uncovered: layer.is_from_project().then_some(UntrustedReason::Untrusted),
             mode: None,
@@ -84,7 +84,8 @@ impl FileContent {
     /// Sets what is known about the file itself: whether trust covers it, and the directory of its
     /// hooks.
     pub(super) fn locate(&mut self, file: &ConfigFile, place: &LoadOptions) {
-        self.place = SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
+        self.location =
+            SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
         if !file.layer.is_from_project() {
             return;
         }

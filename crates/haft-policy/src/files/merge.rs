@@ -51,9 +51,9 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
                 Some(known) => {
                     let message = format!(
                         "the tool `{}` is also declared at {}, and that declaration is used",
-                        known.spec.name, known.place
+                        known.spec.name, known.location
                     );
-                    setup.notes.push(FileNote { place: tool.place, message });
+                    setup.notes.push(FileNote { location: tool.location, message });
                 }
             }
         }
@@ -67,7 +67,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
             let usual = guard || !content.imported && content.hooks_guard != Some(false);
             spec.fails_closed = hook.fails_closed.unwrap_or(usual);
             if content.imported && !spec.fails_closed {
-                open.get_or_insert_with(|| (spec.place.clone(), 0)).1 += 1;
+                open.get_or_insert_with(|| (spec.location.clone(), 0)).1 += 1;
             }
             setup.hooks.push(spec);
         }
@@ -77,7 +77,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
                  `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
                 counted(count, "hook"),
             );
-            setup.notes.push(FileNote { place, message });
+            setup.notes.push(FileNote { location: place, message });
         }
     }
     setup
@@ -99,7 +99,7 @@ fn distrust(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
                 {
                     ignored.add("mode", place);
                 }
-                ignored.report_file(&why, &content.place, notes);
+                ignored.report_file(&why, &content.location, notes);
             }
         }
     }
@@ -111,28 +111,28 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
     content.rules.retain(|rule| {
         let strict = rule.decision != Decision::Allow;
         if !strict {
-            ignored.add("allow rule", &rule.place);
+            ignored.add("allow rule", &rule.location);
         }
         strict
     });
     for rule in &mut content.rules {
         if !rule.rewrite.is_empty() {
-            ignored.add("rewrite of arguments", &rule.place);
+            ignored.add("rewrite of arguments", &rule.location);
             rule.rewrite.clear();
         }
     }
     for hook in content.hooks.drain(..) {
-        ignored.add("hook", &hook.spec.place);
+        ignored.add("hook", &hook.spec.location);
     }
     for tool in content.tools.drain(..) {
-        ignored.add("declared tool", &tool.place);
+        ignored.add("declared tool", &tool.location);
     }
     for (_, place) in content.roots.drain(..) {
         ignored.add("directory of the workspace", &place);
     }
     content.sandbox.strip(|what, place| ignored.add(what, place));
     // It could send the conversation and a key to another server.
-    if let Some(place) = content.model.place.take() {
+    if let Some(place) = content.model.location.take() {
         ignored.add("section `[model]`", &place);
         content.model = ModelSettings::default();
     }
@@ -171,7 +171,7 @@ impl Ignored {
                  it, run `haft trust`",
                 counted(count, what)
             );
-            notes.push(FileNote { place, message });
+            notes.push(FileNote { location: place, message });
         }
     }
 
@@ -196,7 +196,7 @@ impl Ignored {
             _ => format!(": {} do not apply", what.join(", ")),
         };
         let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
-        notes.push(FileNote { place, message });
+        notes.push(FileNote { location: place, message });
     }
 }
 
@@ -223,14 +223,14 @@ fn only_managed(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
             content.rules.retain(|rule| {
                 let strict = rule.decision != Decision::Allow;
                 if !strict {
-                    left_out.add("allow rule", &rule.place);
+                    left_out.add("allow rule", &rule.location);
                 }
                 strict
             });
         }
         if hooks {
             for hook in content.hooks.drain(..) {
-                left_out.add("hook", &hook.spec.place);
+                left_out.add("hook", &hook.spec.location);
             }
         }
     }
@@ -239,7 +239,7 @@ fn only_managed(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
             "{} without effect: the organisation's settings allow only its own",
             counted(count, what)
         );
-        notes.push(FileNote { place, message });
+        notes.push(FileNote { location: place, message });
     }
 }
 
@@ -271,7 +271,7 @@ fn mode(files: &[FileContent], setup: &mut PolicyConfig) {
                  trust it, run `haft trust`",
                 word(mode)
             );
-            setup.notes.push(FileNote { place: at, message });
+            setup.notes.push(FileNote { location: at, message });
         }
     }
     setup.may_bypass = !files.iter().any(|content| content.no_bypass);
@@ -284,7 +284,7 @@ fn mode(files: &[FileContent], setup: &mut PolicyConfig) {
             setup.context.mode = Mode::Default;
             "mode `bypassPermissions` is disabled here; `default` is used"
         };
-        setup.notes.push(FileNote { place: at, message: message.to_owned() });
+        setup.notes.push(FileNote { location: at, message: message.to_owned() });
     }
 }
 

@@ -221,7 +221,7 @@ impl CallLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileNote {
     /// Where.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// What.
     pub message: String,
 }
@@ -243,7 +243,7 @@ pub struct HookSpec {
     /// Whether the call is refused if the hook fails.
     pub fails_closed: bool,
     /// The location of its declaration.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The layer of the file that declares it.
     pub layer: ConfigLayer,
     /// The directory of the project file that declares it: commands start there. `None` means the
@@ -356,7 +356,7 @@ impl HookSpec {
             handler,
             timeout: Duration::from_secs(600),
             fails_closed: true,
-            place: SourceLocation::default(),
+            location: SourceLocation::default(),
             layer: ConfigLayer::Code,
             directory: None,
             scripts: Vec::new(),

@@ -57,7 +57,7 @@ pub struct ModelSettings {
     /// Whether responses are streamed.
     pub streaming: Option<bool>,
     /// The location of the strongest section; `None` if no file has one.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 /// A model, its address, its key, and what is known about it.
@@ -77,7 +77,7 @@ pub struct ModelEndpoint {
     /// How many tokens a response may have.
     pub max_output_tokens: Option<u64>,
     /// The location of its declaration.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
 }
 
 /// Where a key is.
@@ -117,7 +117,7 @@ impl ModelSettings {
             total_timeout: own.total_timeout.or(weaker.total_timeout),
             max_retries: own.max_retries.or(weaker.max_retries),
             streaming: own.streaming.or(weaker.streaming),
-            place: own.place.or(weaker.place),
+            location: own.location.or(weaker.location),
         };
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn read(
 ) {
     let Some(fields) = reader.table(node, "`[model]`", KEYS) else { return };
     let own = &mut content.model;
-    own.place = Some(reader.place(node.at));
+    own.location = Some(reader.place(node.at));
     own.endpoint = endpoint(reader, node, &fields);
     own.proxy = fields.line(reader, "proxy");
     own.ca_file = fields.with(reader, "ca_file", |reader, node, what| {
@@ -175,8 +175,8 @@ fn endpoint(reader: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option
         return None;
     };
     let name = reader.line(&name.value, "`name`")?.to_owned();
-    let place = reader.place(node.at);
-    Some(ModelEndpoint { name, base_url, key, price, context_tokens, max_output_tokens, place })
+    let location = reader.place(node.at);
+    Some(ModelEndpoint { name, base_url, key, price, context_tokens, max_output_tokens, location })
 }
 
 fn key(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<KeyReference> {

@@ -38,6 +38,6 @@ impl Negated {
             "{names}{more}: ignored. `!` is not supported, because the strictest rule applies; \
              narrow the other rule, or add an `except` to it in `haft.toml`"
         );
-        Some(FileNote { place, message })
+        Some(FileNote { location: place, message })
     }
 }

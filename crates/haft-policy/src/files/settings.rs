@@ -72,7 +72,7 @@ struct Settings<'a, 's> {
 impl Settings<'_, '_> {
     fn note(&mut self, at: usize, message: impl Into<String>) {
         let place = self.reader.place(at);
-        self.content.notes.push(FileNote { place, message: message.into() });
+        self.content.notes.push(FileNote { location: place, message: message.into() });
     }
 
     fn file(&mut self, fields: &Fields<'_>) {
@@ -189,7 +189,7 @@ impl Settings<'_, '_> {
             let Some(text) = self.reader.text(node, &format!("a rule of {what}")) else { continue };
             let Some(pattern) = self.pattern(text, node.at, decision) else { continue };
             let mut rule = Rule::new(decision.clone(), pattern);
-            rule.place = self.reader.place(node.at);
+            rule.location = self.reader.place(node.at);
             rule.layer = self.file.layer;
             self.content.rules.push(rule);
         }
@@ -332,7 +332,7 @@ impl Settings<'_, '_> {
             only_if,
             timeout,
             fails_closed: false,
-            place: self.reader.place(node.at),
+            location: self.reader.place(node.at),
             layer: self.file.layer,
             ..HookSpec::new(event, handler)
         };

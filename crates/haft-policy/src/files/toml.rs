@@ -304,7 +304,7 @@ impl Toml<'_, '_> {
         rule.rewrite = rewrite;
         rule.examples = examples;
         rule.enabled = enabled?;
-        rule.place = self.reader.place(at);
+        rule.location = self.reader.place(at);
         rule.layer = self.file.layer;
         Some(rule)
     }
@@ -449,7 +449,7 @@ impl Toml<'_, '_> {
                     }
                 }
                 if let Some(call) = reader.value(node) {
-                    examples.push(Example { call, applies, place: reader.place(node.at) });
+                    examples.push(Example { call, applies, location: reader.place(node.at) });
                 }
             }
         }
@@ -597,7 +597,7 @@ impl Toml<'_, '_> {
             matcher,
             only_if,
             timeout: timeout?,
-            place: self.reader.place(node.at),
+            location: self.reader.place(node.at),
             layer: self.file.layer,
             ..HookSpec::new(event, handler?)
         };

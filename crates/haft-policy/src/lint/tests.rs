@@ -34,10 +34,10 @@ fn except(mut rule: Rule, text: &str) -> Rule {
 /// Which rules are found, by index, and the kind of finding.
 fn found(mut rules: Vec<Rule>, tools: &[TestCall]) -> Vec<(usize, &'static str)> {
     for (at, rule) in rules.iter_mut().enumerate() {
-        rule.place.line = at + 1;
+        rule.location.line = at + 1;
     }
     let rules = Rules::new(rules, PolicyContext::default()).unwrap();
-    rules.lint(&described(tools)).iter().map(|f| (f.place.line, f.kind.as_str())).collect()
+    rules.lint(&described(tools)).iter().map(|f| (f.location.line, f.kind.as_str())).collect()
 }
 
 fn described(tools: &[TestCall]) -> Vec<PolicyTool<'_>> {

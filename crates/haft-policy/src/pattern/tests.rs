@@ -526,17 +526,17 @@ fn near_miss_names_what_is_missing() {
     let near = |text: &str, call: &TestCall| {
         pattern(text).near_miss(&Facts::of(&call.request(), &context))
     };
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(near("Read(./src/**)", &reads("a/b")), said("`/w/a/b` is not below `./src/**`"));
-    assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read, not written"));
-    assert_eq!(near("look label=untrusted", &reads("a")), said("the run is not untrusted"));
+    let reason = |text: &str| Some(text.to_owned());
+    assert_eq!(near("Read(./src/**)", &reads("a/b")), reason("`/w/a/b` is not below `./src/**`"));
+    assert_eq!(near("Edit(./**)", &reads("a")), reason("`/w/a` is read, not written"));
+    assert_eq!(near("look label=untrusted", &reads("a")), reason("the run is not untrusted"));
     assert_eq!(
         near("WebFetch(domain:y.org)", &fetches("https://x.org")),
-        said("`x.org` is not `y.org`")
+        reason("`x.org` is not `y.org`")
     );
     assert_eq!(
         near("mail_send(to:eve)", &says(json!({"to": "bob"}))),
-        said("the tool matches, `to` is \"bob\"")
+        reason("the tool matches, `to` is \"bob\"")
     );
     assert_eq!(near("other label=untrusted", &reads("a")), None);
     assert_eq!(near("capability=email", &reads("a")), None, "one condition that fails is far off");

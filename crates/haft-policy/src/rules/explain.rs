@@ -73,13 +73,13 @@ impl Rules {
                     check: what.to_owned(),
                     result: result.to_owned(),
                     why: format!("{} {why}", self.source(at, pattern)),
-                    place: Some(self.rules[at].place.clone()),
+                    location: Some(self.rules[at].location.clone()),
                 },
                 None => CheckStep {
                     check: what.to_owned(),
                     result: result.to_owned(),
                     why,
-                    place: None,
+                    location: None,
                 },
             })
             .collect();
@@ -92,7 +92,7 @@ impl Rules {
             id: rule.id.clone(),
             decision: rule.decision.as_str().to_owned(),
             pattern: rule.matches.get(pattern).map_or_else(String::new, ToString::to_string),
-            place: rule.place.clone(),
+            location: rule.location.clone(),
         }
     }
 
@@ -131,7 +131,8 @@ impl Rules {
     /// The smallest change that would flip the ruling: of a deny, to anything else; of an ask, to
     /// an allow; of an allow, to a deny or an ask. Names every rule that prevents it.
     fn flip(&self, facts: &Facts<'_>, call: Option<&PolicyRequest<'_>>, ruling: &Ruling) -> String {
-        let own = || self.said(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
+        let own =
+            || self.description(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
         match ruling {
             Ruling::Denied { .. } => self.excepted(facts, |d| *d == Decision::Deny),
             Ruling::Asked { .. } | Ruling::Needed { .. } => {
@@ -197,16 +198,16 @@ impl Rules {
             .map(|(rule, applied)| match self.literals(facts, applied.parts) {
                 Some(literals) => {
                     let list = literals.join("\", \"");
-                    format!("add `except = [\"{list}\"]` to the rule at {}", rule.place)
+                    format!("add `except = [\"{list}\"]` to the rule at {}", rule.location)
                 }
-                None => format!("narrow or remove the rule at {}", rule.place),
+                None => format!("narrow or remove the rule at {}", rule.location),
             })
             .collect();
         steps.join(", and ")
     }
 
     /// Writes rules for exactly these parts, as in a file.
-    fn said(&self, facts: &Facts<'_>, parts: Parts) -> Option<String> {
+    fn description(&self, facts: &Facts<'_>, parts: Parts) -> Option<String> {
         self.literals(facts, parts).map(|rules| quoted(&rules))
     }
 }

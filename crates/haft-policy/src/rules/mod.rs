@@ -73,7 +73,7 @@ pub struct Rules {
 
 /// Names a rule for people, by each of its patterns: `haft.toml:14 ask "Bash(git push *)"`.
 fn sources(rule: &Rule) -> Box<[SharedStr]> {
-    let name = |text| format!("{} {} \"{text}\"", rule.place, rule.decision.as_str()).into();
+    let name = |text| format!("{} {} \"{text}\"", rule.location, rule.decision.as_str()).into();
     rule.matches.iter().map(|pattern| name(pattern.as_str())).collect()
 }
 
@@ -189,8 +189,8 @@ impl Rules {
                     Err(problem) => (false, None, Some(problem.clone())),
                 };
                 tried.push(ExampleResult {
-                    rule: rule.place.clone(),
-                    place: example.place.clone(),
+                    rule: rule.location.clone(),
+                    location: example.location.clone(),
                     call: example.call.clone(),
                     expected: example.applies,
                     applies,
@@ -399,7 +399,7 @@ pub struct ExampleResult {
     /// The rule it belongs to.
     pub rule: SourceLocation,
     /// The location of the example.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The call, as written.
     pub call: Value,
     /// Whether the rule must apply.
@@ -421,12 +421,12 @@ impl std::fmt::Display for ExampleResult {
             other => other.to_string(),
         };
         match (&self.problem, self.expected) {
-            (Some(problem), _) => write!(f, "{}: the example `{call}`: {problem}", self.place),
+            (Some(problem), _) => write!(f, "{}: the example `{call}`: {problem}", self.location),
             (None, true) => {
-                write!(f, "{}: the rule does not apply to its example `{call}`", self.place)
+                write!(f, "{}: the rule does not apply to its example `{call}`", self.location)
             }
             (None, false) => {
-                write!(f, "{}: the rule applies to `{call}`, which it should skip", self.place)
+                write!(f, "{}: the rule applies to `{call}`, which it should skip", self.location)
             }
         }
     }
@@ -441,7 +441,7 @@ fn revision(rules: &[Rule], context: &PolicyContext) -> u64 {
             pattern.as_str().hash(&mut hasher);
         }
         rule.except.len().hash(&mut hasher);
-        (rule.priority, rule.even_tainted, &rule.place).hash(&mut hasher);
+        (rule.priority, rule.even_tainted, &rule.location).hash(&mut hasher);
         for (key, value) in &rule.rewrite {
             (key, value.to_string()).hash(&mut hasher);
         }

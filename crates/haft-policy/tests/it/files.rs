@@ -59,7 +59,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     for says in ["`Read(!secrets/public/**)`", "1 more", "`!` is not supported"] {
         assert!(note.message.contains(says), "{}", note.message);
     }
-    assert_eq!(note.place.line, 2);
+    assert_eq!(note.location.line, 2);
 
     let rules = "[[rule]]\nmatch = [\"Read(keys/**)\", \"Read(!keys/open)\"]\ndecision = \"deny\"\n\
                  [[rule]]\nmatch = \"Edit(!x)\"\ndecision = \"ask\"\n";
@@ -79,7 +79,7 @@ fn shown(setup: &PolicyConfig) -> String {
     }
     for rule in &setup.rules {
         let decision = rule.decision.as_str();
-        writeln!(out, "{decision} {} at {}", rule.matches[0], rule.place).unwrap();
+        writeln!(out, "{decision} {} at {}", rule.matches[0], rule.location).unwrap();
     }
     for hook in &setup.hooks {
         let about = hook.matcher.as_deref().unwrap_or("*");
@@ -100,12 +100,12 @@ fn shown(setup: &PolicyConfig) -> String {
         writeln!(
             out,
             "{} {about}{only_if}: {calls}, {time:?}, fails {fails} at {}",
-            hook.event, hook.place
+            hook.event, hook.location
         )
         .unwrap();
     }
     for note in &setup.notes {
-        writeln!(out, "note {}: {}", note.place, note.message).unwrap();
+        writeln!(out, "note {}: {}", note.location, note.message).unwrap();
     }
     out
 }
@@ -125,7 +125,7 @@ fn documented_permissions_are_read_with_their_lines() {
     deny WebFetch(domain:*.internal) at settings.json:5
     ");
     assert!(!setup.may_bypass);
-    assert_eq!((setup.rules[1].place.line, setup.rules[1].place.column), (3, 34));
+    assert_eq!((setup.rules[1].location.line, setup.rules[1].location.column), (3, 34));
 }
 
 #[test]
@@ -253,8 +253,8 @@ fn invalid_settings_are_refused_as_a_whole() {
             "`timeout` must be a number of seconds",
         ),
     ] {
-        let said = mistakes(&[settings(ConfigLayer::User, text)]);
-        assert!(said.contains(says), "{text}\n{said}");
+        let errors = mistakes(&[settings(ConfigLayer::User, text)]);
+        assert!(errors.contains(says), "{text}\n{errors}");
     }
 }
 
@@ -345,7 +345,7 @@ variables = ["TOKEN"]
     assert_eq!((pushes.priority, pushes.subject), (7, haft_policy::Subject::ToolCall));
     assert_eq!((pushes.matches.len(), pushes.except.len()), (2, 1));
     let examples: Vec<_> =
-        pushes.examples.iter().map(|e| (e.applies, e.call.to_string(), e.place.line)).collect();
+        pushes.examples.iter().map(|e| (e.applies, e.call.to_string(), e.location.line)).collect();
     assert_eq!(
         examples,
         [
@@ -397,10 +397,13 @@ fn unknown_key_is_refused_at_any_depth() {
         ("[[hooks.PreToolUs]]\ncommand = \"x\"\n", 1, 9, "PreToolUs", "PreToolUse"),
         ("[[hooks.PreToolUse]]\ncommand = \"x\"\ntimout = \"5s\"\n", 3, 1, "timout", "timeout"),
     ] {
-        let said = mistakes(&[project(text)]);
+        let errors = mistakes(&[project(text)]);
         let start = format!("haft.toml:{line}:{column}: unknown key `{key}` in ");
-        assert!(said.contains(&start), "{text}\n{said}");
-        assert!(said.contains(&format!("hint: did you mean `{near}`? Known keys: `")), "{said}");
+        assert!(errors.contains(&start), "{text}\n{errors}");
+        assert!(
+            errors.contains(&format!("hint: did you mean `{near}`? Known keys: `")),
+            "{errors}"
+        );
     }
 }
 
@@ -478,22 +481,22 @@ fn wrong_value_type_is_refused_and_the_expected_type_is_named() {
         ),
         ("[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(), "which has no tool"),
     ] {
-        let said = mistakes(&[project(&text)]);
-        assert!(said.contains(says), "{text}\n{said}");
-        assert!(said.contains("haft.toml:"), "{said}");
+        let errors = mistakes(&[project(&text)]);
+        assert!(errors.contains(says), "{text}\n{errors}");
+        assert!(errors.contains("haft.toml:"), "{errors}");
     }
 }
 
 #[test]
 fn all_errors_of_all_files_are_reported_together() {
-    let said = mistakes(&[
+    let errors = mistakes(&[
         project(
             "[defaults]\nmode = \"plna\"\ntimeot = \"5s\"\n\n[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.allow = [\"x\"]\n",
         ),
         user("[budget\ncalls = 1\n"),
         settings(ConfigLayer::User, "{\"permissions\": 1}"),
     ]);
-    insta::assert_snapshot!(said, @r#"
+    insta::assert_snapshot!(errors, @r#"
     haft.toml:2:8: `mode` must be one of `default`, `acceptEdits`, `plan`, `dontAsk`, `bypassPermissions`, got "plna"
     hint: did you mean `plan`?
     haft.toml:3:1: unknown key `timeot` in `[defaults]`
@@ -508,42 +511,42 @@ fn all_errors_of_all_files_are_reported_together() {
 
 #[test]
 fn every_syntax_error_of_a_file_is_reported() {
-    let said = mistakes(&[project(
+    let errors = mistakes(&[project(
         "a = = 1\n[defaults]\nmode = \"x\ntimeout = \"5s\"\ntimeout = \"6s\"\n",
     )]);
     for line in ["haft.toml:1:", "haft.toml:3:", "haft.toml:5:"] {
-        assert!(said.contains(line), "{said}");
+        assert!(errors.contains(line), "{errors}");
     }
-    assert!(!said.contains("unknown key"), "what is half read is not judged: {said}");
+    assert!(!errors.contains("unknown key"), "what is half read is not judged: {errors}");
 }
 
 #[test]
 fn errors_beyond_the_limit_are_counted() {
     let text: String = (0..500).map(|n| format!("k{n} = 1\n")).collect();
-    let said = mistakes(&[project(&text)]);
-    assert!(said.ends_with("and 400 more"), "{said}");
+    let errors = mistakes(&[project(&text)]);
+    assert!(errors.ends_with("and 400 more"), "{errors}");
 }
 
 #[test]
 fn crlf_and_byte_order_mark_change_nothing() {
     let text = "\u{feff}[[rule]]\r\nmatch = \"Bash(a)\"\r\ndecision = \"deny\"\r\n";
     let setup = trusted(&[project(text)]);
-    assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
-    let said = mistakes(&[project("[defaults]\r\nmode = 1\r\nx = 2\r\n")]);
-    assert!(said.contains("haft.toml:2:8:") && said.contains("haft.toml:3:1:"), "{said}");
+    assert_eq!(setup.rules[0].location.to_string(), "haft.toml:2");
+    let errors = mistakes(&[project("[defaults]\r\nmode = 1\r\nx = 2\r\n")]);
+    assert!(errors.contains("haft.toml:2:8:") && errors.contains("haft.toml:3:1:"), "{errors}");
     let json = "\u{feff}{\r\n\"permissions\": {\"deny\": [\r\n\"Bash(a)\"]}}";
     assert_eq!(
-        trusted(&[settings(ConfigLayer::User, json)]).rules[0].place.to_string(),
+        trusted(&[settings(ConfigLayer::User, json)]).rules[0].location.to_string(),
         "settings.json:3"
     );
 }
 
 #[test]
 fn oversized_or_deeply_nested_files_are_refused() {
-    let said = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
-    assert!(said.contains("bytes; a rule file may have at most 1048576"), "{said}");
-    let said = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
-    assert!(said.contains("invalid TOML"), "{said}");
+    let errors = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
+    assert!(errors.contains("bytes; a rule file may have at most 1048576"), "{errors}");
+    let errors = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
+    assert!(errors.contains("invalid TOML"), "{errors}");
     let dotted = format!("{}a = 1", "a.".repeat(200_000));
     assert!(mistakes(&[project(&dotted)]).contains("haft.toml:1:"));
     let rules = format!("rule = [{}]", "{},".repeat(20_001));
@@ -564,7 +567,7 @@ fn twenty_thousand_rules_load_in_reasonable_time() {
     let start = std::time::Instant::now();
     let setup = trusted(&[project(&text), settings(ConfigLayer::User, &one_line)]);
     assert_eq!(setup.rules.len(), 40_000);
-    assert_eq!(setup.rules[39_999].place.line, 1);
+    assert_eq!(setup.rules[39_999].location.line, 1);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
@@ -658,13 +661,13 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     );
     let new =
         read(UntrustedReason::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
-    let said = "new since this directory was trusted: 1 allow rule does not apply";
-    assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
+    let errors = "new since this directory was trusted: 1 allow rule does not apply";
+    assert!(new.notes[0].message.starts_with(errors), "{:?}", new.notes);
     // Nothing in it needs trust; a note only says that it may have denied more before.
     let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
     assert!(read(UntrustedReason::New, deny).unwrap().notes.is_empty());
     let changed = read(UntrustedReason::Changed, deny).unwrap();
-    assert_eq!(changed.notes[0].place.to_string(), "haft.toml:1");
+    assert_eq!(changed.notes[0].location.to_string(), "haft.toml:1");
     let replaced = read(UntrustedReason::Replaced, GREEDY).unwrap();
     assert!(
         replaced.notes[0].message.starts_with("the directory at this path is not"),
@@ -835,8 +838,8 @@ fn hooks_of_stronger_files_come_first() {
 
 #[test]
 fn file_without_a_directory_cannot_use_a_relative_path() {
-    let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
-    assert!(said.contains("config.toml:2:10: the directory `shared` was not found"), "{said}");
+    let errors = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
+    assert!(errors.contains("config.toml:2:10: the directory `shared` was not found"), "{errors}");
     let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
     let setup = trusted(&[settings(ConfigLayer::User, text)]);
     assert_eq!(setup.context.roots, [Path::new("/me/x")]);
@@ -887,7 +890,7 @@ fn a_tool_is_declared_as_a_command_with_typed_parameters() {
     let argv = tool.argv(&serde_json::json!({"files": ["-x", "a b"], "bytes": true})).unwrap();
     assert_eq!(argv, ["wc", "-c", "--", "-x", "a b"]);
     assert_eq!(tool.shown(), "wc [{?bytes} -c] -- {files}");
-    assert_eq!(tool.place.to_string(), "haft.toml:2");
+    assert_eq!(tool.location.to_string(), "haft.toml:2");
 }
 
 #[test]

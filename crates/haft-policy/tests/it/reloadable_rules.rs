@@ -112,8 +112,8 @@ fn rules_are_not_written_through_a_symlink() {
     let target = directory.0.join("elsewhere.toml");
     fs::File::create(&target).unwrap();
     std::os::unix::fs::symlink(&target, directory.file()).unwrap();
-    let said = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
-    assert!(said.contains("was not written"), "{said}");
+    let error = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    assert!(error.contains("was not written"), "{error}");
     assert_eq!(fs::read(&target).unwrap(), b"");
 }
 
@@ -131,8 +131,8 @@ fn invalid_rule_file_is_not_written() {
     assert!(live.save(&directory.offer(&["Bash(a\u{202}\nb)"])).is_err());
     let elsewhere =
         SuggestedRules { file: directory.0.join("other.toml"), ..directory.offer(&["Bash(ls)"]) };
-    let said = live.save(&elsewhere).unwrap_err().to_string();
-    assert!(said.contains("is not the file that rules are saved to"), "{said}");
+    let error = live.save(&elsewhere).unwrap_err().to_string();
+    assert!(error.contains("is not the file that rules are saved to"), "{error}");
     assert_eq!(directory.text(), DENY);
     assert_eq!(live.current().rules().len(), 1);
 }
@@ -143,9 +143,9 @@ fn invalid_file_keeps_the_old_rules_and_is_reported() {
     directory.write(DENY);
     let live = directory.live();
     directory.write("[[rule]]\nmatch = \"x\"\n");
-    let said = live.reload().unwrap_err().to_string();
-    assert!(said.starts_with("the previous rules stay in force\n"), "{said}");
-    assert!(said.contains("haft.local.toml:1:1: a rule without `decision`"), "{said}");
+    let error = live.reload().unwrap_err().to_string();
+    assert!(error.starts_with("the previous rules stay in force\n"), "{error}");
+    assert!(error.contains("haft.local.toml:1:1: a rule without `decision`"), "{error}");
     assert_eq!(live.current().rules().len(), 1);
     directory.write("");
     live.reload().unwrap();
@@ -168,8 +168,8 @@ fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
     assert_eq!(*seen.lock().unwrap(), [(Some(DENY.to_owned()), directory.text())]);
     let live = directory.live().with_recorder(|_: RuleWrite<'_>| Err("it was planted"));
     let before = directory.text();
-    let said = live.save(&directory.offer(&["Bash(pwd)"])).unwrap_err().to_string();
-    assert!(said.contains("it was planted"), "{said}");
+    let error = live.save(&directory.offer(&["Bash(pwd)"])).unwrap_err().to_string();
+    assert!(error.contains("it was planted"), "{error}");
     assert_eq!(directory.text(), before);
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1, "no other file is left");
 }
@@ -180,8 +180,8 @@ fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
     let directory = TempDir::new("fifo");
     let live = directory.live();
     assert!(std::process::Command::new("mkfifo").arg(directory.file()).status().unwrap().success());
-    let said = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
-    assert!(said.contains("named pipe (FIFO)"), "{said}");
+    let error = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    assert!(error.contains("named pipe (FIFO)"), "{error}");
 }
 
 #[test]

@@ -313,8 +313,8 @@ fn truncated_key_is_redacted() {
     let cut = example("-----BEGIN PRIVATE KEY-----\n<64>\n<64>\n");
     let shown = plain().text(&cut).into_owned();
     assert!(shown.starts_with("[REDACTED:private-key:"), "{shown}");
-    let said = "the line -----BEGIN PRIVATE KEY----- is missing";
-    assert_eq!(plain().text(said), said);
+    let text = "the line -----BEGIN PRIVATE KEY----- is missing";
+    assert_eq!(plain().text(text), text);
 }
 
 #[test]

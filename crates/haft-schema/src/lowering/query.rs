@@ -99,7 +99,7 @@ pub(super) fn kinds(document: &Document, node: &Value) -> Kinds {
 pub(super) fn takes_null(document: &Document, node: &Value) -> Option<bool> {
     fn look(document: &Document, node: &Value, fuel: &mut usize) -> Option<bool> {
         let map = match node {
-            Value::Bool(said) => return Some(*said),
+            Value::Bool(is_true) => return Some(*is_true),
             Value::Object(map) => map,
             _ => return None,
         };

@@ -367,8 +367,11 @@ async fn records_and_explanations_report_confinement() {
         let call = ToolCall::new("e", "shell", json!({"command": command}));
         json!(turn.explain(call).await).to_string()
     };
-    let said = explain("git status").await;
-    assert!(said.contains("confinement") && said.contains("not known to write"), "{said}");
-    let said = explain("touch x").await;
-    assert!(said.contains("the command is known to write"), "{said}");
+    let explanation = explain("git status").await;
+    assert!(
+        explanation.contains("confinement") && explanation.contains("not known to write"),
+        "{explanation}"
+    );
+    let explanation = explain("touch x").await;
+    assert!(explanation.contains("the command is known to write"), "{explanation}");
 }

@@ -475,12 +475,12 @@ async fn sandboxed_tool_without_a_command_is_authorized_by_its_effects() {
     let schema = json!({"type": "object", "properties": {}});
     let says = Effect::read(key.to_str().unwrap());
     let peek = DynTool::new(spec, schema, |_, _| async { "the key" })
-        .with_profile(move |claim, _, _| CallProfile {
+        .with_profile(move |profile, _, _| CallProfile {
             class: ConcurrencyClass::ReadOnly,
             read_only: true,
             destructive: Some(false),
             effects: vec![says.clone()].into(),
-            ..claim
+            ..profile
         })
         .in_sandbox()
         .within([fixture.base.join("one")]);

@@ -251,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    fn claim(class: ConcurrencyClass, keys: &[&str]) -> CallProfile {
+    fn profile(class: ConcurrencyClass, keys: &[&str]) -> CallProfile {
         CallProfile {
             class,
             keys: keys.iter().map(ResourceKey::new).collect(),
@@ -261,17 +261,19 @@ mod tests {
 
     #[test]
     fn a_nested_call_may_do_no_more_than_its_parent_claimed() {
-        let reader = claim(ConcurrencyClass::ReadOnly, &[]);
-        let writer = claim(ConcurrencyClass::WriteExclusive, &[]);
-        let keyed = claim(ConcurrencyClass::WriteExclusive, &["file:/a"]);
+        let reader = profile(ConcurrencyClass::ReadOnly, &[]);
+        let writer = profile(ConcurrencyClass::WriteExclusive, &[]);
+        let keyed = profile(ConcurrencyClass::WriteExclusive, &["file:/a"]);
         assert!(covered(&reader, &reader).is_ok());
         assert!(covered(&reader, &writer).is_err());
-        assert!(covered(&writer, &claim(ConcurrencyClass::Unsafe, &[])).is_ok());
-        assert!(covered(&keyed, &claim(ConcurrencyClass::WriteExclusive, &["file:/a/b"])).is_ok());
-        assert!(covered(&keyed, &claim(ConcurrencyClass::WriteExclusive, &["file:/b"])).is_err());
+        assert!(covered(&writer, &profile(ConcurrencyClass::Unsafe, &[])).is_ok());
+        assert!(
+            covered(&keyed, &profile(ConcurrencyClass::WriteExclusive, &["file:/a/b"])).is_ok()
+        );
+        assert!(covered(&keyed, &profile(ConcurrencyClass::WriteExclusive, &["file:/b"])).is_err());
         assert!(covered(&keyed, &writer).is_err());
         assert!(covered(&keyed, &reader).is_ok());
-        assert!(covered(&keyed, &claim(ConcurrencyClass::ReadOnly, &["file:/a/b"])).is_ok());
-        assert!(covered(&keyed, &claim(ConcurrencyClass::ReadOnly, &["file:/b"])).is_err());
+        assert!(covered(&keyed, &profile(ConcurrencyClass::ReadOnly, &["file:/a/b"])).is_ok());
+        assert!(covered(&keyed, &profile(ConcurrencyClass::ReadOnly, &["file:/b"])).is_err());
     }
 }

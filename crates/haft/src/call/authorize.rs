@@ -231,7 +231,7 @@ impl Guarding {
             check: format!("guard `{}`", guard.name()),
             result: "not asked".to_owned(),
             why: "another guard denied the call before".to_owned(),
-            place: None,
+            location: None,
         }));
         for verdict in call.opinions() {
             assessment.add(verdict.clone());
@@ -292,7 +292,7 @@ impl Assessment {
             check: what.clone(),
             result: result.to_owned(),
             why: why.to_owned(),
-            place: None,
+            location: None,
         };
         let Some(mut verdict) = verdict else {
             self.guards.push(step("no opinion", ""));

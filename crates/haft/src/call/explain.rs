@@ -136,13 +136,13 @@ fn masked_paths(call: &ValidatedCall) -> Option<CheckStep> {
     Some(step("denied paths", decision, masked.to_string()))
 }
 
-/// What hooks are said to have done where nothing is run.
+/// The result of the hook step in an explanation: nothing was run.
 const HOOKS_NAMED: &str = "not called";
-/// What they are said to have done in the walk.
+/// The result of the hook step in the explanation of a real call.
 pub(super) const HOOKS_CALLED: &str = "called";
 
-/// Says why a call is judged as it is, in the words of all judges. The text is the same for a
-/// prompt, a record and whoever only wants to know.
+/// Explains a verdict with the reasons of rules, guards and hooks. Prompts, records and `explain`
+/// show the same text.
 pub(super) fn explained(
     turn: &TurnCore,
     call: &ValidatedCall,
@@ -150,7 +150,7 @@ pub(super) fn explained(
     hooks: &str,
 ) -> Explanation {
     let explained = caught(|| turn.inner.policy.explain(&call.policy_request()));
-    // Explaining is a courtesy: the verdict stands without it.
+    // The verdict is valid without an explanation.
     let mut explanation = explained.unwrap_or_else(|_| Explanation::of(assessment.verdict.clone()));
     let mut checks = beforehand(turn, call, hooks);
     checks.extend(assessment.guards().iter().cloned());
@@ -158,7 +158,7 @@ pub(super) fn explained(
     explanation.checks = checks;
     let verdict = &assessment.verdict;
     if explanation.verdict != *verdict {
-        // Somebody else decided, so no rule did, and no change of a rule would flip it.
+        // A guard or a hook decided, so no change of a rule would change the verdict.
         explanation.deciding = None;
         explanation.smallest_change =
             Some(format!("{} would have to say otherwise", verdict.source));
@@ -170,7 +170,7 @@ pub(super) fn explained(
     explanation
 }
 
-/// What comes before the judges.
+/// The steps before guards and rules.
 fn beforehand(turn: &TurnCore, call: &ValidatedCall, hooks: &str) -> Vec<CheckStep> {
     let mut checks = vec![step("admit", "passed", admitted_words(call))];
     if call.tool().body().checks() {
@@ -201,5 +201,5 @@ fn admitted_words(call: &ValidatedCall) -> String {
 }
 
 fn step(what: &str, result: &str, why: String) -> CheckStep {
-    CheckStep { check: what.to_owned(), result: result.to_owned(), why, place: None }
+    CheckStep { check: what.to_owned(), result: result.to_owned(), why, location: None }
 }

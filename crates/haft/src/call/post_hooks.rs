@@ -28,7 +28,7 @@ pub(super) fn apply(
 ) -> Outcome {
     match answer {
         Ok(after) => {
-            notes.add_effects(hook.name(), after.said);
+            notes.add_effects(hook.name(), after.effects);
             after.outcome.map_err(|failure| match (failure.execution(), ran) {
                 (Execution::NotStarted, ran) => failure.with_execution(ran),
                 (_, Execution::Unknown) => failure.with_execution(Execution::Unknown),

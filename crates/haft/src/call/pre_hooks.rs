@@ -46,8 +46,8 @@ pub(super) fn apply(
         Ok((_, Err(failure))) => return Err(failed(hook.name(), &failure.to_string())),
         Err(stopped) => return Err(failed(hook.name(), &stopped.to_string())),
     };
-    let halt = decision.said.halt.clone();
-    notes.add_effects(hook.name(), decision.said);
+    let halt = decision.effects.halt.clone();
+    notes.add_effects(hook.name(), decision.effects);
     if let Some(reason) = halt.or(decision.block) {
         return Err(Failure::new(FailureCode::BlockedByHook, reason)
             .with_source(format!("hook `{}`", hook.name())));

@@ -64,7 +64,7 @@ pub(super) fn is_large(outcome: &Outcome) -> bool {
 
 /// Whether the texts of an output, together, are large.
 fn is_large_output(output: &Output) -> bool {
-    // What lies deeper is not shown, and not looked at here either.
+    // Deeper data is removed later, so it is not counted.
     fn take(left: &mut usize, value: &Value, depth: usize) {
         match value {
             _ if depth == 0 => {}
@@ -127,7 +127,7 @@ pub(super) fn within_budget(
         }
         Err(failure) => {
             let mut interrupted_output = String::new();
-            // However it ended, what had come is worth having: a stream may stop, fail or break.
+            // The output that was streamed before the failure is useful to the model.
             if failure.execution() != Execution::NotStarted {
                 let told = partial(inner, cx);
                 let chars = limit_of(bound.unwrap_or_default(), config.max_result);
@@ -140,21 +140,21 @@ pub(super) fn within_budget(
     }
 }
 
-/// Makes texts fit to be shown, and counts the spots that were cleaned.
+/// Redacts and sanitizes texts, and counts the places that were changed.
 struct Sanitizer<'a> {
     redactor: &'a RuntimeRedactor,
     altered: &'a Cell<usize>,
 }
 
-/// Data is looked at to this depth; what lies deeper is not shown. No parser goes deeper, so only a
-/// tool that builds its data by hand can get here.
+/// The depth to which data is sanitized; deeper data is removed. No parser goes deeper, so only a
+/// tool that builds its data in code reaches this limit.
 const MAX_DEPTH: usize = 128;
 
-/// A failure's words are bounded where they are made; what cleaning makes of them is bounded here.
+/// The maximum length of a failure message after sanitizing, which can make it longer.
 const MAX_MESSAGE_BYTES: usize = 8_000;
 
 impl Sanitizer<'_> {
-    /// Returns the text as it may be shown; nothing when it may stay as it is.
+    /// Returns the sanitized text; `None` if nothing had to change.
     fn changed(&self, text: &str) -> Option<String> {
         let (changed, altered) = self.redactor.sanitize_and_redact(text);
         self.altered.set(self.altered.get() + altered);
@@ -167,10 +167,10 @@ impl Sanitizer<'_> {
         }
     }
 
-    /// What a failure says takes the same way as a result.
+    /// Redacts and sanitizes the message of a failure, as for a result.
     #[cold]
     fn failure(&self, failure: &mut Failure) {
-        // What only the operator reads is no part of what the model is told was cleaned.
+        // The count is for the model; texts for the operator are not in it.
         let read: usize = [Some(failure.message()), failure.next()]
             .into_iter()
             .flatten()
@@ -193,11 +193,11 @@ impl Sanitizer<'_> {
                 false => changed,
             }
         });
-        // A text that was cut may end in half a secret, also as it reads now.
+        // A truncated text may end in a part of a secret, also after sanitizing.
         *failure = self.redactor.failure(whole);
     }
 
-    /// Changes every text of an output, whether it stands in a block, in data or in a key.
+    /// Sanitizes every text of an output: blocks, data and keys.
     fn output(&self, output: &mut Output) {
         for block in &mut output.blocks {
             match block {
@@ -205,7 +205,7 @@ impl Sanitizer<'_> {
                 Block::Json { json } => self.data(json, MAX_DEPTH),
                 Block::Image { data, media_type } | Block::Audio { data, media_type } => {
                     self.text(media_type);
-                    // FAIL CLOSED: nobody can take a text out of a picture.
+                    // FAIL CLOSED: a text in an image cannot be redacted.
                     if self.redactor.holds_known_secret(data) {
                         *block = Block::text(SECRET_MEDIA);
                     }
@@ -222,7 +222,7 @@ impl Sanitizer<'_> {
         }
     }
 
-    /// Changes every text in data, keys included.
+    /// Sanitizes every text in data, including keys.
     fn data(&self, data: &mut Value, depth: usize) {
         match data {
             Value::String(text) => self.text(text),
@@ -232,7 +232,7 @@ impl Sanitizer<'_> {
                 }
             }
             Value::Null | Value::Bool(_) => {}
-            // FAIL CLOSED: what nobody looks at is not shown.
+            // FAIL CLOSED: data that was not sanitized is not shown.
             Value::Array(_) | Value::Object(_) if depth == 0 => {
                 take_apart(std::mem::replace(data, Value::String(TOO_DEEP.to_owned())));
             }
@@ -259,7 +259,7 @@ impl Sanitizer<'_> {
 const TOO_DEEP: &str = "[REDACTED:too-deep:0]";
 const SECRET_MEDIA: &str = "[an image or audio is omitted: it contains a secret]";
 
-/// Drops data level by level: dropping it as a whole would go as deep as it does.
+/// Drops data level by level: a recursive drop could overflow the stack.
 fn take_apart(data: Value) {
     let mut open = vec![data];
     while let Some(data) = open.pop() {
@@ -271,8 +271,8 @@ fn take_apart(data: Value) {
     }
 }
 
-/// Returns what a body had told, as it may be shown. Where it was cut because it grew too long, what
-/// could be the beginning of a secret is left out.
+/// Returns the streamed output of a body, sanitized. If it was truncated, an end that could be the
+/// beginning of a secret is removed.
 fn partial(inner: &Inner, cx: &ToolContext) -> String {
     let told = cx.partial_so_far();
     let mut stream = inner.redactor.sanitizing_stream();
@@ -283,8 +283,8 @@ fn partial(inner: &Inner, cx: &ToolContext) -> String {
     }
 }
 
-/// Cuts what a body had told to so many characters and bytes. Where something is missing, here or
-/// because it was never kept, a line says how much there was: `of` bytes, where they were counted.
+/// Truncates streamed output to a number of characters and bytes. If something is missing, a line
+/// says how much there was: `of` bytes, if they were counted.
 fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> String {
     let fits = text.len() <= bytes && nth_char(&text, chars) == text.len();
     if fits && of.is_none() {
@@ -294,7 +294,7 @@ fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> Str
     let notice = format!("\n[… truncated: {of} bytes in total …]");
     let room = (chars.saturating_sub(notice.chars().count()), bytes.saturating_sub(notice.len()));
     let (chars, bytes, notice) = match room {
-        // Less than this is not worth a notice.
+        // A shorter rest would be all notice.
         (chars, bytes) if chars >= 24 && bytes >= 24 => (chars, bytes, notice.as_str()),
         _ => (chars, bytes, ""),
     };
@@ -302,9 +302,9 @@ fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> Str
     format!("{}{notice}", &text[..end])
 }
 
-/// Returns the most bytes that a result with this bound can have.
+/// Returns the maximum bytes of a result with this limit in characters.
 pub(crate) fn most_bytes(bound: ResultLimit, hard: usize) -> usize {
-    // A character has up to four, and a cut adds a line.
+    // A character has up to four bytes, and truncation adds a line.
     limit_of(bound, hard).saturating_mul(4).saturating_add(128).min(hard)
 }
 
@@ -316,7 +316,7 @@ pub(super) fn bytes_shown(outcome: &Answer) -> usize {
     }
 }
 
-/// The bytes of an output: of its blocks with a line between them, or of the same as data.
+/// The bytes of an output: its blocks with line breaks between them, or its data.
 fn bytes(output: &Output) -> usize {
     let size = |block: &Block| match block {
         Block::Text { text } => text.len(),
@@ -329,7 +329,7 @@ fn bytes(output: &Output) -> usize {
 
 const BUDGET_USED_UP: &str = "\n[… truncated: the byte budget of this run is used up …]\n";
 
-/// Cuts an output to so many bytes, with the line that says so where it fits.
+/// Truncates an output to a number of bytes, with a notice if it fits.
 fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<Truncation> {
     if output.structured.as_ref().is_some_and(|data| json_size(data) > room) {
         output.structured = None;
@@ -399,7 +399,7 @@ pub(super) fn weight(block: &Block) -> usize {
     }
 }
 
-/// The length of the compact text, without writing it.
+/// The length of the compact JSON text, without creating it.
 pub(super) fn json_size(json: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {

@@ -23,14 +23,14 @@ use crate::{
     turn::TurnCore,
 };
 
-/// More pictures than this of one result are not kept aside; one more note each would flood too.
+/// How many images of one result are stored. Each one adds a note to the result.
 const MAX_STORED_MEDIA: usize = 8;
 
-/// Data of at most this part of the bound stays beside a text that is cut. It is no second copy of the
-/// text but says how it came about, as the exit code of a command does.
+/// Structured data up to this fraction of the limit is kept next to a truncated text. Small data is
+/// not a copy of the text but describes it, as the exit code of a command does.
 const BESIDE: usize = 8;
 
-/// Returns how many characters a result may have.
+/// Returns the limit of a result in characters.
 pub(super) fn limit_of(bound: ResultLimit, hard: usize) -> usize {
     match bound {
         ResultLimit::Chars(chars) => chars,
@@ -38,23 +38,23 @@ pub(super) fn limit_of(bound: ResultLimit, hard: usize) -> usize {
     }
 }
 
-/// Returns whether a result is larger than it may be. The common case counts nothing.
+/// Returns whether a result is over its limit. A small result is not counted.
 pub(super) fn is_over(outcome: &Outcome, bound: Option<ResultLimit>, config: &Config) -> bool {
     let Ok(output) = outcome else { return false };
     let hard = config.max_result;
     let limit = limit_of(bound.unwrap_or_default(), hard);
-    // Structured data repeats the text, so it gets as much room, and cannot be cut and stay true.
+    // Structured data repeats the text, so it has the same limit. It cannot be truncated.
     if output.structured.as_ref().is_some_and(|data| json_size(data) > limit.min(hard)) {
         return true;
     }
-    // Bytes bound characters from above.
+    // A text never has more characters than bytes.
     let between = output.blocks.len().saturating_sub(1);
     let bytes = output.blocks.iter().map(weight).sum::<usize>() + between;
     bytes > hard
         || bytes > limit && output.blocks.iter().map(chars).sum::<usize>() + between > limit
 }
 
-/// A result that was too large.
+/// A truncated result.
 pub(super) struct TruncatedOutput {
     pub(super) output: Output,
     pub(super) truncation: Truncation,
@@ -73,7 +73,7 @@ pub(super) async fn truncate(
     let hard = turn.inner.config.max_result;
     let bytes = output.blocks.iter().map(weight).sum::<usize>() + output.blocks.len();
     let limit = limit_of(bound, hard);
-    // Where bytes are the bound, a character may be four of them.
+    // If the limit is in bytes, a character can be four of them.
     let limit = if bytes > hard { limit.min(hard / 4) } else { limit };
     let Output { blocks, structured } = output;
     let keeper = Keeper { turn, cx, label };
@@ -86,7 +86,7 @@ pub(super) async fn truncate(
         .into_iter()
         .partition(|block| matches!(block, Block::Image { .. } | Block::Audio { .. }));
     let text_size = words.iter().map(chars).sum::<usize>() + words.len();
-    // Text comes first: it may take half of the room before a picture is left out for it.
+    // Text has priority: it may use half of the limit before an image is left out for it.
     let mut media_room = limit - text_size.min(limit / 2);
     let (mut pictures, mut notes) = (Vec::new(), Vec::new());
     for block in media {
@@ -107,7 +107,7 @@ pub(super) async fn truncate(
     }
     let used: usize = pictures.iter().map(weight).sum();
     let mut room = limit.saturating_sub(used);
-    // Data that is more than its text is kept for itself.
+    // Data that is larger than its text is an artifact of its own.
     let repeats = |data: &Value| matches!(words.as_slice(), [Block::Json { json }] if json == data);
     let data = structured.filter(|data| !repeats(data));
     if let Some(data) = &data {
@@ -146,7 +146,7 @@ pub(super) async fn truncate(
     out
 }
 
-/// Keeps things of one call.
+/// Stores artifacts of one call.
 struct Keeper<'a> {
     turn: &'a TurnCore,
     cx: &'a ToolContext,
@@ -184,7 +184,8 @@ impl Keeper<'_> {
         if inner.threads.run(Box::new(job)).is_err() {
             return trouble("there is no thread to write it");
         }
-        // Another process may hold the store, or the disk may hang; the answer does not.
+        // Another process may have locked the store, or the disk may hang. The result is not held
+        // up by that.
         match timed(&*inner.clock, inner.config.policy_timeout, receive).await {
             Some(Ok(kept)) => kept,
             Some(Err(_)) => trouble("writing it failed"),
@@ -196,10 +197,10 @@ impl Keeper<'_> {
         let (Block::Image { data, media_type } | Block::Audio { data, media_type }) = block else {
             return Err(NotKept::Full);
         };
-        // As the bytes they are, so that they can be opened; what is no base64 stays what it is.
+        // Stored as decoded bytes, so that the file can be opened. Invalid base64 is stored as it is.
         let bytes = data_encoding::BASE64.decode(data.as_bytes());
         let bytes = bytes.unwrap_or_else(|_| data.clone().into_bytes());
-        // A tool may call a picture what it likes; it is no text for that.
+        // The MIME type comes from the tool; an image is never stored as text.
         let media = if media_type.starts_with("text/") || media_type == artifact::JSON {
             "application/octet-stream"
         } else {
@@ -208,7 +209,7 @@ impl Keeper<'_> {
         self.keep(bytes.into(), media, None).await
     }
 
-    /// The name that the model calls `read_result` by in this turn, if it can.
+    /// The name of `read_result` in this turn, if the model can call it.
     fn reader(&self) -> Option<&str> {
         let mut offered = self.turn.snapshot.entries();
         let found = offered.find(|entry| entry.registered().as_str() == READER);
@@ -216,7 +217,7 @@ impl Keeper<'_> {
     }
 }
 
-/// A whole result as it is kept.
+/// A complete result as it is stored.
 struct Whole {
     body: Arc<[u8]>,
     media: &'static str,
@@ -226,11 +227,11 @@ struct Whole {
 }
 
 enum Form {
-    /// Text, which is what is kept.
+    /// Text; it is stored.
     Text,
-    /// Data that was a block of data.
+    /// Data of a data block.
     Data(Value),
-    /// Data that a tool wrote as text.
+    /// JSON that a tool returned as text.
     Written(Value),
 }
 
@@ -241,7 +242,7 @@ impl Whole {
             [Block::Text { text }] if text.len() <= hard && text.starts_with(['[', '{']) => {
                 match serde_json::from_str(text) {
                     Ok(mut data) => {
-                        // The text was washed, and what it had escaped was not seen then.
+                        // The text was sanitized, but not the content of its JSON escapes.
                         sanitize_data(&mut data, inner);
                         Form::Written(data)
                     }
@@ -265,7 +266,7 @@ impl Whole {
         Self { body, media, items, chars, form }
     }
 
-    /// Returns what is shown in so many characters, and how many of the result's own they are.
+    /// Returns a preview of at most this many characters, and how many of them are of the result.
     fn shown(
         &self,
         room: usize,
@@ -297,14 +298,14 @@ impl Whole {
     }
 }
 
-/// The words that say how much is where.
+/// The truncation notice.
 struct Notice<'a> {
     of: usize,
     kept: &'a Result<ArtifactMeta, NotKept>,
     reader: Option<&'a str>,
 }
 
-/// How much of it is said.
+/// How detailed the notice is.
 #[derive(Clone, Copy)]
 enum Words {
     Full,
@@ -312,13 +313,13 @@ enum Words {
     Least,
 }
 
-/// A way to say it that fits, and the room it takes at most.
+/// A form of the notice that fits, and its maximum length.
 struct Fitting {
     words: Words,
     room: usize,
 }
 
-/// Less than this of a result is not worth a notice.
+/// The minimum preview next to a notice.
 const WORTH: usize = 24;
 
 impl Notice<'_> {
@@ -345,12 +346,12 @@ impl Notice<'_> {
         self.fitting(room, 1)
     }
 
-    /// The fullest words that leave room for some of the result.
+    /// Returns the most detailed notice that leaves space for a preview.
     fn fitting(&self, room: usize, breaks: usize) -> Option<Fitting> {
         let most = room.saturating_sub(WORTH);
         let ways = [(Words::Full, room / 2), (Words::Short, most), (Words::Least, most)];
         ways.into_iter().find_map(|(words, most)| {
-            // No number in it is longer than that of all characters.
+            // The total count is the longest number in the notice.
             let needed = self.say(words, self.of, self.of).chars().count() + breaks;
             (needed <= most).then_some(Fitting { words, room: needed })
         })
@@ -372,7 +373,7 @@ impl Notice<'_> {
         }
     }
 
-    /// Everything one may want to know; `line` is where the head ends, nothing for data.
+    /// The detailed notice; `line` is where the head ends, `None` for data.
     fn full(&self, shown: usize, line: usize) -> String {
         let of = self.of;
         let start = format!("[… truncated: {shown} of {of} characters shown");
@@ -398,7 +399,7 @@ impl Notice<'_> {
     }
 }
 
-/// The size of what is kept, in the units one reads it by.
+/// The size of the artifact, in the unit that `read_result` takes.
 fn size_of(facts: &ArtifactMeta) -> String {
     let lines = facts.lines.unwrap_or(0);
     match facts.items {
@@ -407,7 +408,7 @@ fn size_of(facts: &ArtifactMeta) -> String {
     }
 }
 
-/// What stands for a picture that is too large. Half a picture is no picture.
+/// The placeholder of an image that is over the limit: an image cannot be truncated.
 fn media_note(block: &Block, size: usize, kept: &Result<ArtifactMeta, NotKept>) -> String {
     let what = if matches!(block, Block::Audio { .. }) { "audio" } else { "an image" };
     match kept {
@@ -438,7 +439,7 @@ fn data_note(size: usize, kept: &Result<ArtifactMeta, NotKept>, reader: Option<&
     }
 }
 
-/// As many notes as there is room for, a line each.
+/// As many notes as fit, one per line.
 fn fitting(notes: Vec<String>, room: usize) -> Option<String> {
     let mut text = String::new();
     let mut left = room;

@@ -36,7 +36,7 @@ pub(crate) struct Parts {
     pub(crate) entry: Arc<RegisteredTool>,
     pub(crate) json: Arc<Value>,
     pub(crate) args: Args,
-    pub(crate) claim: CallProfile,
+    pub(crate) profile: CallProfile,
     pub(crate) cx: ToolContext,
     /// What was changed in what the model wrote; most often nothing.
     pub(crate) repairs: Option<Arc<[Repair]>>,
@@ -106,7 +106,7 @@ impl ValidatedCall {
     #[must_use]
     pub fn policy_request(&self) -> PolicyRequest<'_> {
         let cx = &self.0.cx;
-        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.claim, cx.scope())
+        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.profile, cx.scope())
             .with_taint(&self.0.seen)
             .with_answers(self.supplied_arguments(), self.hook_allow())
             .with_context(cx)
@@ -134,7 +134,7 @@ impl ValidatedCall {
     /// Returns what this call would do.
     #[must_use]
     pub fn profile(&self) -> &CallProfile {
-        &self.0.claim
+        &self.0.profile
     }
 
     /// Returns the call's context.
@@ -277,7 +277,7 @@ impl std::fmt::Debug for ValidatedCall {
         f.debug_struct("ValidatedCall")
             .field("tool", self.0.entry.name())
             .field("id", self.0.cx.call_id())
-            .field("claim", &self.0.claim)
+            .field("profile", &self.0.profile)
             .finish_non_exhaustive()
     }
 }
@@ -398,7 +398,7 @@ fn take_in(
         return Err(haft_schema::refused(&inexact, entry.name().as_str()));
     }
     let json = Arc::new(json);
-    // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
+    // Decoding and the profile function are code of the author.
     let decoded = caught(|| entry.body().decode(&json));
     let args = match decoded {
         Ok(Ok(decoded)) => decoded,
@@ -411,13 +411,13 @@ fn take_in(
             .with_next("try other values"));
         }
     };
-    let claimed = caught(|| entry.body().profile(entry.declared().clone(), &args, &cx));
-    // FAIL CLOSED: a claim that panics is the strictest claim.
-    let claim = claimed.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
+    let returned = caught(|| entry.body().profile(entry.declared().clone(), &args, &cx));
+    // FAIL CLOSED: if the profile function panics, the profile is the strictest one.
+    let profile = returned.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let (added, verdict) = (None, Verdict::deny("it is not authorized"));
-    let parts = Parts { entry, json, args, claim, cx, repairs, seen, added, verdict };
+    let parts = Parts { entry, json, args, profile, cx, repairs, seen, added, verdict };
     Ok(ValidatedCall(Box::new(parts)))
 }
 

@@ -12,7 +12,7 @@ pub struct PreCallDecision {
     pub(crate) rewrite: Option<Value>,
     pub(crate) block: Option<String>,
     pub(crate) verdict: Option<Verdict>,
-    pub(crate) said: HookEffects,
+    pub(crate) effects: HookEffects,
 }
 
 impl PreCallDecision {
@@ -59,21 +59,21 @@ impl PreCallDecision {
     /// Adds a note for the model next to the result.
     #[must_use]
     pub fn with_host_note(mut self, text: impl Into<String>) -> Self {
-        self.said = self.said.with_host_note(text);
+        self.effects = self.effects.with_host_note(text);
         self
     }
 
     /// Halts the run: this call and all calls that have not started are refused with this reason.
     #[must_use]
     pub fn with_halt(mut self, reason: impl Into<String>) -> Self {
-        self.said = self.said.with_halt(reason);
+        self.effects = self.effects.with_halt(reason);
         self
     }
 
     /// Reports that the hook failed, and lets the call continue (fail open).
     #[must_use]
     pub fn with_problem(mut self, why: impl Into<String>) -> Self {
-        self.said = self.said.with_problem(why);
+        self.effects = self.effects.with_problem(why);
         self
     }
 }
@@ -82,20 +82,20 @@ impl PreCallDecision {
 #[derive(Debug)]
 pub struct PostCallResult {
     pub(crate) outcome: Result<Output, Failure>,
-    pub(crate) said: HookEffects,
+    pub(crate) effects: HookEffects,
 }
 
 impl From<Result<Output, Failure>> for PostCallResult {
     fn from(outcome: Result<Output, Failure>) -> Self {
-        Self { outcome, said: HookEffects::nothing() }
+        Self { outcome, effects: HookEffects::nothing() }
     }
 }
 
 impl PostCallResult {
     /// Adds effects.
     #[must_use]
-    pub fn with(mut self, said: HookEffects) -> Self {
-        self.said = said;
+    pub fn with(mut self, effects: HookEffects) -> Self {
+        self.effects = effects;
         self
     }
 }

@@ -122,8 +122,8 @@ pub(crate) async fn around_turn<'i: 'h, 'h>(
         // Making the future runs the hook's code too, so it happens under supervision.
         let work = async { ask(named_hook.hook()).await };
         match within(&*inner.clock, named_hook.limit(), work).await {
-            Ok(Ok(said)) if said.is_nothing() => {}
-            Ok(Ok(said)) => all.push((named_hook.name(), said)),
+            Ok(Ok(effects)) if effects.is_nothing() => {}
+            Ok(Ok(effects)) => all.push((named_hook.name(), effects)),
             Ok(Err(failure)) => return (all, Some((named_hook.name(), failure.to_string()))),
             Err(stopped) => return (all, Some((named_hook.name(), stopped.to_string()))),
         }

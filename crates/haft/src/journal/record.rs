@@ -192,7 +192,7 @@ impl Default for RecordQuery {
             failed: None,
             code: None,
             since: None,
-            // As many as somebody looks through.
+            // As many as a person reads.
             limit: 100,
             is_oldest_first: false,
         }

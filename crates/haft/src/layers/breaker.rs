@@ -45,7 +45,7 @@ struct State {
     failed: VecDeque<Instant>,
     /// Until when all calls are rejected; `None` while the circuit is closed.
     open: Option<Instant>,
-    /// The trial that is under way.
+    /// The running probe.
     trying: Option<u64>,
     trials: u64,
 }
@@ -67,12 +67,12 @@ impl Drop for Trial {
 }
 
 impl Circuit {
-    /// Returns whether nothing is known against the tool.
+    /// Returns whether no failure is counted and the circuit is closed.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.trouble.load(Ordering::Relaxed)
     }
 
-    /// Lets a call begin, or says how long to leave the tool alone.
+    /// Lets a call start, or returns how long the circuit stays open.
     pub(crate) fn begin(
         self: &Arc<Self>,
         terms: &Breaker,
@@ -82,7 +82,7 @@ impl Circuit {
         match state.open {
             None => Ok(None),
             Some(until) if now < until => Err(until.saturating_duration_since(now)),
-            // Whether it works is being found out; at the latest it is known a cooldown from now.
+            // A probe is running; its result is known at the latest after a cooldown.
             Some(_) if state.trying.is_some() => Err(terms.cooldown),
             Some(_) => {
                 state.trials += 1;
@@ -130,7 +130,7 @@ impl Circuit {
     }
 }
 
-/// Lets a call begin if its tool is not left alone.
+/// Lets a call start if the circuit of its tool is closed or may be probed.
 pub(super) fn begin(work: &Work<'_>) -> Result<Option<Trial>, Failure> {
     let Some(terms) = &work.turn.inner.config.breaker else { return Ok(None) };
     let circuit = &work.entry.layers().circuit;
@@ -168,15 +168,13 @@ pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial>) {
     }
 }
 
-/// Returns whether a failure says something about the tool rather than about this one call.
+/// Returns whether a failure counts against the tool, and not only against this call.
 ///
-/// A model that asks five times for a file that is not there has found out something about files,
-/// and nothing about the tool that reads them; refusing the sixth call would take the tool away for
-/// the model's mistakes. So an ordinary error of a body counts when the body says that other
-/// arguments would not help (`BackgroundTask`, `Never`), or when it is passed on with `?` and
-/// speaks of a service. A tool that hangs, breaks, or cannot keep the form it declares is in
-/// trouble whatever it was asked. What was refused, stopped or kept waiting by us or by a person
-/// says nothing, and a service that asks for fewer calls is answered by waiting.
+/// Five reads of a missing file are mistakes of the model and no reason to reject a sixth call. So
+/// an ordinary error of a body counts only if other arguments would not help (`BackgroundTask`,
+/// `Never`), or if it was passed on with `?` and is the error of a service. Timeouts, panics and
+/// invalid outputs always count. Denials, cancellations and waiting never count. A rate limit of a
+/// service is handled by waiting.
 fn is_trouble(spec: &ToolSpec, failure: &Failure) -> bool {
     match (failure.code(), failure.advice()) {
         (
@@ -197,7 +195,7 @@ fn is_trouble(spec: &ToolSpec, failure: &Failure) -> bool {
     }
 }
 
-/// Returns whether an error that a body passed on with `?` is the trouble of a service.
+/// Returns whether an error that a body passed on with `?` is the failure of a service.
 ///
 /// A connection that fails is, in any tool. Other types are unknown: if the tool declares `retry`,
 /// its author expects such errors to be temporary, and this one outlived all attempts. What an

@@ -23,7 +23,7 @@ use haft_core::{
 
 use super::{
     ExecuteMachine, ExecutionStats, Outcome, Pending, Work,
-    middleware_time::{Said, watched},
+    middleware_timeout::{Said, watched},
     next::{Frame, Going, Passed},
     poll_execution,
 };
@@ -274,7 +274,7 @@ async fn run_one<'a>(
     let next = Next { rest, trail, first, frame: Arc::clone(&frame) };
     // Making the future runs the host's code too, so it happens under the watch.
     let call = async { own.middleware.call(work.permitted, next).await };
-    let said = watched(work, &frame, own.limit, call).await;
+    let returned = watched(work, &frame, own.limit, call).await;
     // It stopped waiting for the body. The body is cancelled, and its end is awaited here.
     if let Some(left) = frame.take_left() {
         let ended = left.await;
@@ -287,7 +287,7 @@ async fn run_one<'a>(
         Passed::Failure(_, Execution::Unknown) => Execution::Unknown,
         _ => Execution::Completed,
     };
-    let outcome = match said {
+    let outcome = match returned {
         Said::Ended(Ok(outcome)) if passed.is(&outcome) => return outcome,
         Said::Ended(Ok(outcome)) => outcome.map_err(|failure| failure.with_execution(ran)),
         Said::Ended(Err(panic)) => {

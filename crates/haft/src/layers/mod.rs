@@ -6,7 +6,7 @@
 
 mod middleware;
 mod next;
-mod middleware_time;
+mod middleware_timeout;
 mod machine;
 mod driver;
 mod key;

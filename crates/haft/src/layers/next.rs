@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{Outcome, Work};
 
-/// Between one middleware and the rest.
+/// The state between one middleware and the inner layers.
 pub(super) struct Frame<'a>(Mutex<State<'a>>);
 
 struct State<'a> {
@@ -29,10 +29,10 @@ struct State<'a> {
     used: Duration,
 }
 
-/// What came back from the rest of the way.
+/// What the inner layers returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// It was never begun, or has not ended.
+    /// They were not started, or have not ended.
     Nothing,
     /// An output, identified by a hash of its content. Its address would be cheaper to compare, but
     /// the content at an address can change.
@@ -42,7 +42,7 @@ pub(super) enum Passed {
 }
 
 impl Passed {
-    /// Takes note of an outcome.
+    /// Records an outcome.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Ok(output) => Self::Output(hash_of(output)),
@@ -50,7 +50,7 @@ impl Passed {
         }
     }
 
-    /// Returns whether an outcome equals what came back, by its hash.
+    /// Returns whether an outcome has the same hash as the returned one.
     pub(super) fn is(self, outcome: &Outcome) -> bool {
         self == Self::of(outcome)
     }
@@ -75,7 +75,7 @@ fn hash_of(output: &Output) -> u64 {
     }
     (output.structured.is_some(), values.len()).hash(&mut hash);
     values.extend(output.structured.as_deref());
-    // Not recursive: a tool may nest as it likes.
+    // Not recursive: the depth of data from a tool is not limited.
     while let Some(value) = values.pop() {
         std::mem::discriminant(value).hash(&mut hash);
         match value {
@@ -109,23 +109,23 @@ impl<'a> Frame<'a> {
         }))
     }
 
-    /// Returns what came back.
+    /// Returns what the inner layers returned.
     pub(super) fn passed(&self) -> Passed {
         self.lock().passed
     }
 
-    /// Takes note of what came back.
+    /// Records what the inner layers returned.
     pub(super) fn pass(&self, passed: Passed) {
         self.lock().passed = passed;
     }
 
-    /// Gives out what the middleware left behind unfinished.
+    /// Returns the inner layers if the middleware abandoned them.
     pub(super) fn take_left(&self) -> Option<BoxFuture<'a, Outcome>> {
         self.lock().left.take()
     }
 
-    /// Returns when the middleware has used up so much time of its own; nothing while the rest of
-    /// the way is under way.
+    /// Returns when the middleware has used up this much time of its own; `None` while the inner
+    /// layers run.
     pub(super) fn ends_at(&self, limit: Duration) -> Option<Instant> {
         let state = self.lock();
         let since = state.outside_since?;
@@ -153,7 +153,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The rest of the way, under way.
+/// The running inner layers.
 pub(super) struct Going<'a> {
     way: Option<BoxFuture<'a, Outcome>>,
     begun: bool,

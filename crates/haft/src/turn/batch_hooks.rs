@@ -72,12 +72,12 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
         let Some(first) = shown.first() else { continue };
         let work = async { placed.hook().before_batch(&shown).await };
         let work = within(&*turn.inner.clock, placed.limit(), work);
-        let said = tokio::select! {
+        let answered = tokio::select! {
             biased;
-            said = work => said,
+            answered = work => answered,
             () = turn.interrupted(first.context()) => return Err(Trouble::Stopped),
         };
-        let answers = match said {
+        let answers = match answered {
             Ok(Ok(answers)) => answers,
             Ok(Err(failure)) => return Err(broken(failure.to_string())),
             Err(stopped) => return Err(broken(stopped.to_string())),

@@ -195,15 +195,15 @@ impl Turn {
             .into_iter()
             .map(|mut call| {
                 let validated = scheduler::validate_call(&self.core, &mut call);
-                let claim = validated.1.as_ref().ok().map(ValidatedCall::profile);
-                let place = planner.place(claim);
+                let profile = validated.1.as_ref().ok().map(ValidatedCall::profile);
+                let place = planner.place(profile);
                 PlannedCall {
                     id: call.id.to_string(),
                     tool: call.name.to_string(),
                     batch: place.batch,
                     why: place.why.to_string(),
-                    class: claim.map(|c| c.class),
-                    keys: claim.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
+                    class: profile.map(|c| c.class),
+                    keys: profile.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
                     refused: validated.1.err().map(Unexplained::complete_now).map(|failure| {
                         self.core.inner.redactor.text(&failure.to_string()).into_owned()
                     }),

@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn claims() -> impl Strategy<Value = Vec<Option<CallProfile>>> {
+    fn profiles() -> impl Strategy<Value = Vec<Option<CallProfile>>> {
         let class = prop_oneof![
             Just(ConcurrencyClass::ReadOnly),
             Just(ConcurrencyClass::WriteExclusive),
@@ -203,23 +203,23 @@ mod tests {
             prop_oneof![Just("file:/a"), Just("file:/a/b"), Just("file:/c"), Just("table:/c")],
             0..3,
         );
-        let claim = (class, keys).prop_map(|(class, keys)| CallProfile {
+        let profile = (class, keys).prop_map(|(class, keys)| CallProfile {
             class,
             keys: keys.iter().map(ResourceKey::new).collect(),
             ..CallProfile::strictest()
         });
-        proptest::collection::vec(proptest::option::weighted(0.9, claim), 0..24)
+        proptest::collection::vec(proptest::option::weighted(0.9, profile), 0..24)
     }
 
-    fn plan(claims: &[Option<CallProfile>]) -> Vec<BatchSlot> {
+    fn plan(profiles: &[Option<CallProfile>]) -> Vec<BatchSlot> {
         let mut planner = Planner::default();
-        claims.iter().map(|c| planner.place(c.as_ref())).collect()
+        profiles.iter().map(|c| planner.place(c.as_ref())).collect()
     }
 
     proptest! {
         #[test]
-        fn batches_are_consecutive_and_keep_the_order(claims in claims()) {
-            let places = plan(&claims);
+        fn batches_are_consecutive_and_keep_the_order(profiles in profiles()) {
+            let places = plan(&profiles);
             for (n, pair) in places.windows(2).enumerate() {
                 prop_assert!(pair[1].batch == pair[0].batch || pair[1].batch == pair[0].batch + 1, "at {n}");
             }
@@ -227,12 +227,12 @@ mod tests {
         }
 
         #[test]
-        fn calls_of_one_batch_may_pairwise_share(claims in claims()) {
-            let places = plan(&claims);
-            for a in 0..claims.len() {
-                for b in a + 1..claims.len() {
+        fn calls_of_one_batch_may_pairwise_share(profiles in profiles()) {
+            let places = plan(&profiles);
+            for a in 0..profiles.len() {
+                for b in a + 1..profiles.len() {
                     if places[a].batch == places[b].batch {
-                        let (Some(one), Some(two)) = (&claims[a], &claims[b]) else {
+                        let (Some(one), Some(two)) = (&profiles[a], &profiles[b]) else {
                             return Err(TestCaseError::fail("an unadmitted call shares"));
                         };
                         prop_assert!(one.can_run_concurrently_with(two));
@@ -243,13 +243,13 @@ mod tests {
         }
 
         #[test]
-        fn a_batch_ends_only_where_it_must(claims in claims()) {
-            let places = plan(&claims);
-            for n in 1..claims.len() {
+        fn a_batch_ends_only_where_it_must(profiles in profiles()) {
+            let places = plan(&profiles);
+            for n in 1..profiles.len() {
                 if places[n].batch != places[n - 1].batch {
                     let before = (0..n).filter(|m| places[*m].batch == places[n - 1].batch);
-                    let blocked = claims[n].is_none()
-                        || before.into_iter().any(|m| match (&claims[m], &claims[n]) {
+                    let blocked = profiles[n].is_none()
+                        || before.into_iter().any(|m| match (&profiles[m], &profiles[n]) {
                             (Some(a), Some(b)) => !a.can_run_concurrently_with(b),
                             _ => true,
                         });

@@ -69,9 +69,9 @@ impl TurnCore {
     /// Applies the effects of hooks, and returns their notes for the model.
     fn apply_hook_effects(&self, effects: Vec<(&str, HookEffects)>) -> Vec<String> {
         let mut notes = Vec::new();
-        for (hook, said) in effects {
-            notes.extend(said.aside);
-            if let Some(why) = said.problem {
+        for (hook, effect) in effects {
+            notes.extend(effect.aside);
+            if let Some(why) = effect.problem {
                 self.emit(|| Event::HookFailedOpen {
                     run: self.scope.run.clone(),
                     call: None,
@@ -79,7 +79,7 @@ impl TurnCore {
                     why,
                 });
             }
-            if let Some(reason) = said.halt {
+            if let Some(reason) = effect.halt {
                 self.run.halt(&reason);
             }
         }

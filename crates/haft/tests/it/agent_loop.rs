@@ -662,10 +662,10 @@ async fn policy_is_asked_before_a_model_call() {
         let result = runner.run(&agent(&[r#"{"text": "x"}"#]), "Go.").await.unwrap();
         match reason {
             Some(reason) => {
-                let EndReason::Denied { reason: said } = &result.reason else {
+                let EndReason::Denied { reason: given } = &result.reason else {
                     panic!("{}", result.reason)
                 };
-                assert!(said.contains(reason), "{said}");
+                assert!(given.contains(reason), "{given}");
                 assert_eq!(result.usage.turns, 0);
             }
             None => assert_eq!(

@@ -773,12 +773,12 @@ async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
             call: &'a ValidatedCall,
         ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
             let is_known = call.arguments()["x"] == "a";
-            let said = if is_known {
+            let response = if is_known {
                 PreCallDecision::verdict(Verdict::allow("known"))
             } else {
                 PreCallDecision::proceed()
             };
-            Box::pin(async { Ok(said) })
+            Box::pin(async { Ok(response) })
         }
     }
     let person = Person::new("alice", |q| match q.call.arguments()["x"].as_str() {

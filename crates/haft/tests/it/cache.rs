@@ -114,7 +114,9 @@ async fn directory_and_run_values_are_part_of_the_cache_key() {
 
 /// Reads, or writes if its argument says so.
 #[tool(read_only = only_reads, capabilities(), cache = "5m")]
-async fn either(#[expect(unused, reason = "the claim looks at it")] writes: bool) -> String {
+async fn either(
+    #[expect(unused, reason = "the profile function reads it")] writes: bool,
+) -> String {
     EITHER.fetch_add(1, Ordering::SeqCst).to_string()
 }
 

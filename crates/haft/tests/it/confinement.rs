@@ -52,7 +52,7 @@ fn tool(says: Says, seen: &Seen) -> DynTool {
         seen.0.store(if cx.is_confined() { 1 } else { 2 }, Ordering::SeqCst);
         async { "done" }
     })
-    .with_profile(move |claim, _, _| CallProfile { confinable: says.confinable, ..claim })
+    .with_profile(move |profile, _, _| CallProfile { confinable: says.confinable, ..profile })
     .with_check(move |_, cx| {
         cx.set_confinement(if says.offered {
             Ok(Confinement::default())

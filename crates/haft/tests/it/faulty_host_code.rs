@@ -305,17 +305,17 @@ async fn redefined_tool_does_not_use_the_old_cache() {
         .build()
         .unwrap();
     let run = runtime.run();
-    let mut said = Vec::new();
+    let mut texts = Vec::new();
     for _ in 0..2 {
         for _ in 0..2 {
             let turn = run.turn().await.unwrap();
             let name = turn.snapshot().entries().next().unwrap().name().to_string();
             let answers = turn.run([ToolCall::new("c", name, json!({}))]).await;
-            said.push(answers[0].text().into_owned());
+            texts.push(answers[0].text().into_owned());
         }
         *tools.lock().unwrap() = vec![says("Says two.", "two")];
     }
-    assert_eq!(said, ["one", "one", "two", "two"]);
+    assert_eq!(texts, ["one", "one", "two", "two"]);
     let uses: Vec<_> = courses.all().iter().map(|course| course.cache.unwrap()).collect();
     assert_eq!(uses, [CacheStatus::Miss, CacheStatus::Hit, CacheStatus::Miss, CacheStatus::Hit]);
 }

@@ -76,13 +76,13 @@ async fn guard_after_a_denying_guard_is_not_called_but_explained() {
     assert_eq!((calls(&before), calls(&after)), (1, 0));
     let turn = runtime.run().turn().await.unwrap();
     let explained = turn.explain(haft::ToolCall::new("c", "t", json!({}))).await;
-    let said: Vec<&str> = explained
+    let results: Vec<&str> = explained
         .checks
         .iter()
         .filter(|c| c.check == "guard `counts`")
         .map(|c| &*c.result)
         .collect();
-    assert_eq!(said, ["no opinion", "no opinion"], "an explanation asks every guard");
+    assert_eq!(results, ["no opinion", "no opinion"], "an explanation asks every guard");
     assert_eq!((calls(&before), calls(&after)), (2, 1));
 }
 

@@ -199,9 +199,9 @@ async fn finish_reason_in_every_chunk_ends_only_at_the_last() {
     for event in &mut events {
         event["choices"][0]["finish_reason"] = json!("stop");
     }
-    let said = decoded(Dialect::OpenAiChat, &events).await;
+    let response = decoded(Dialect::OpenAiChat, &events).await;
     assert_eq!(
-        (outcomes(&said), said.stop),
+        (outcomes(&response), response.stop),
         (vec!["get(1)".into(), "put(2)".into()], StopReason::Done)
     );
     events[3]["choices"][0]["finish_reason"] = json!(null);
@@ -635,31 +635,33 @@ async fn responses_items_match_by_id_or_content() {
     for event in &mut events {
         event.as_object_mut().unwrap().shift_remove("output_index");
     }
-    let said = decoded(Dialect::OpenAiResponses, &events).await;
-    assert!(said.problem.is_none(), "{:?}", said.problem);
-    assert_eq!(outcomes(&said), ["put(a)", "rm(b)"]);
+    let response = decoded(Dialect::OpenAiResponses, &events).await;
+    assert!(response.problem.is_none(), "{:?}", response.problem);
+    assert_eq!(outcomes(&response), ["put(a)", "rm(b)"]);
 
     events[6]["item"]["arguments"] = json!("{\"x\":\"other\"}");
     assert_eq!(outcomes(&decoded(Dialect::OpenAiResponses, &events).await), ["not_run", "not_run"]);
 
     let failed = item("A", "get", "{}", "failed");
-    let said = decoded(Dialect::OpenAiResponses, &[done(0, failed.clone()), completed(&[])]).await;
-    assert_eq!(outcomes(&said), ["not_run"]);
+    let response =
+        decoded(Dialect::OpenAiResponses, &[done(0, failed.clone()), completed(&[])]).await;
+    assert_eq!(outcomes(&response), ["not_run"]);
     let whole = json!({"status": "completed", "output": [failed]});
     assert_eq!(Dialect::OpenAiResponses.parse(&whole).unwrap().stop, StopReason::Truncated);
 
-    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[b()])]).await;
-    assert_eq!(outcomes(&said)[0], "not_run", "the end knows nothing of it");
+    let response = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[b()])]).await;
+    assert_eq!(outcomes(&response)[0], "not_run", "the end knows nothing of it");
     let renamed = item("Z", "put", "{\"x\": \"a\"}", "completed");
-    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[renamed])]).await;
+    let response = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[renamed])]).await;
     assert_eq!(
-        (outcomes(&said), &said.message[0]["call_id"]),
+        (outcomes(&response), &response.message[0]["call_id"]),
         (vec!["put(a)".into()], &json!("A"))
     );
 
     let late = json!({"type": "response.failed", "response": {"status": "failed"}});
-    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[a()]), late]).await;
-    assert_eq!(outcomes(&said), ["not_run"]);
+    let response =
+        decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[a()]), late]).await;
+    assert_eq!(outcomes(&response), ["not_run"]);
 }
 
 #[tokio::test]
@@ -702,7 +704,7 @@ async fn unfinished_anthropic_blocks_are_not_echoed() {
         json!({"type": "content_block_delta", "index": index,
                                                     "delta": delta})
     };
-    let said = [
+    let events = [
         block(0, json!({"type": "text", "text": "hm"})),
         block(1, json!({"type": "thinking", "thinking": "", "signature": ""})),
         delta(1, json!({"type": "thinking_delta", "thinking": "so"})),
@@ -710,7 +712,7 @@ async fn unfinished_anthropic_blocks_are_not_echoed() {
         delta(2, json!({"type": "input_json_delta", "partial_json": "{\"q"})),
         block(3, json!({"type": "tool_use", "id": "t", "name": "put", "input": {}})),
     ];
-    let decoded = decoded(Dialect::Anthropic, &said).await;
+    let decoded = decoded(Dialect::Anthropic, &events).await;
     assert_eq!(
         decoded.message["content"],
         json!([{"type": "text", "text": "hm"},

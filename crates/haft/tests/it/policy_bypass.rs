@@ -233,8 +233,8 @@ impl Guard for Opinion {
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
-        let said = self.0.clone().filter(|_| !is_fetch(&call.tool().policy_tool()));
-        Box::pin(async { Ok(said.map(|d| Verdict::new(d, "an opinion"))) })
+        let decision = self.0.clone().filter(|_| !is_fetch(&call.tool().policy_tool()));
+        Box::pin(async { Ok(decision.map(|d| Verdict::new(d, "an opinion"))) })
     }
 }
 
@@ -340,7 +340,7 @@ async fn play(scene: Scene) -> (Decision, Decision) {
     if turn.snapshot().get("t").is_none() {
         return (Decision::Deny, Decision::Deny);
     }
-    let said = turn.explain(call()).await.verdict.decision;
+    let explained = turn.explain(call()).await.verdict.decision;
     let answer = turn.run([call()]).await.remove(0);
     let asked = asked.lock().unwrap().first().cloned();
     let is = match (asked, code(&answer)) {
@@ -348,7 +348,7 @@ async fn play(scene: Scene) -> (Decision, Decision) {
         (None, None) => Decision::Allow,
         (None, Some(_)) => Decision::Deny,
     };
-    (said, is)
+    (explained, is)
 }
 
 proptest! {
@@ -356,8 +356,8 @@ proptest! {
     #[test]
     fn explanation_matches_the_actual_verdict(scene in scene()) {
         let all = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (said, is) = all.block_on(play(scene.clone()));
-        prop_assert_eq!(said, is, "{:?}", scene);
+        let (explained, is) = all.block_on(play(scene.clone()));
+        prop_assert_eq!(explained, is, "{:?}", scene);
     }
 }
 

@@ -443,11 +443,11 @@ async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
         || DynTool::new(read("count"), number.clone(), |_, _| async { Output::text("never") });
     // Wherever the truncation falls, one of these has it inside of the value.
     for before in 0..130 {
-        let said = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));
+        let text = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));
         let (lines, listen) = listener();
         let journal = MemoryJournal::new(10);
         let builder = permissive(vec![tool()]).secret("door", VALUE).observer(listen);
-        let answer = one(builder.journal(journal.clone()), "count", json!({"x": said})).await;
+        let answer = one(builder.journal(journal.clone()), "count", json!({"x": text})).await;
         let message = answer.text().into_owned();
         assert!(message.contains("/x"), "{message}");
         let reported = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());

@@ -329,35 +329,50 @@ async fn rule_input_is_asked_once() {
 #[tokio::test]
 async fn mode_decides_where_no_rule_matches() {
     let write = |path: &str| json!({"file_path": path, "text": "x"});
-    let said = |mode, list, tool: &'static str, args: Value| async move {
+    let decision_of = |mode, list, tool: &'static str, args: Value| async move {
         explain(in_mode(mode, list), tool, args).await.verdict.decision
     };
-    assert_eq!(said(Mode::Default, vec![], "write_file", write("a")).await, Decision::Ask);
-    assert_eq!(said(Mode::AcceptEdits, vec![], "write_file", write("a")).await, Decision::Allow);
-    assert_eq!(said(Mode::AcceptEdits, vec![], "write_file", write("/etc/x")).await, Decision::Ask);
+    assert_eq!(decision_of(Mode::Default, vec![], "write_file", write("a")).await, Decision::Ask);
     assert_eq!(
-        said(Mode::AcceptEdits, vec![], "write_file", write("haft.toml")).await,
-        Decision::Ask
-    );
-    assert_eq!(said(Mode::AcceptEdits, vec![], "mail_send", json!({})).await, Decision::Ask);
-    assert_eq!(said(Mode::Plan, vec![allow("*")], "write_file", write("a")).await, Decision::Deny);
-    assert_eq!(said(Mode::Plan, vec![], "add", json!({"a": 1})).await, Decision::Allow);
-    assert_eq!(said(Mode::DontAsk, vec![], "mail_send", json!({})).await, Decision::Deny);
-    assert_eq!(
-        said(Mode::DontAsk, vec![allow("mail_send")], "mail_send", json!({})).await,
+        decision_of(Mode::AcceptEdits, vec![], "write_file", write("a")).await,
         Decision::Allow
     );
     assert_eq!(
-        said(Mode::BypassPermissions, vec![], "mail_send", json!({})).await,
+        decision_of(Mode::AcceptEdits, vec![], "write_file", write("/etc/x")).await,
+        Decision::Ask
+    );
+    assert_eq!(
+        decision_of(Mode::AcceptEdits, vec![], "write_file", write("haft.toml")).await,
+        Decision::Ask
+    );
+    assert_eq!(decision_of(Mode::AcceptEdits, vec![], "mail_send", json!({})).await, Decision::Ask);
+    assert_eq!(
+        decision_of(Mode::Plan, vec![allow("*")], "write_file", write("a")).await,
+        Decision::Deny
+    );
+    assert_eq!(decision_of(Mode::Plan, vec![], "add", json!({"a": 1})).await, Decision::Allow);
+    assert_eq!(decision_of(Mode::DontAsk, vec![], "mail_send", json!({})).await, Decision::Deny);
+    assert_eq!(
+        decision_of(Mode::DontAsk, vec![allow("mail_send")], "mail_send", json!({})).await,
+        Decision::Allow
+    );
+    assert_eq!(
+        decision_of(Mode::BypassPermissions, vec![], "mail_send", json!({})).await,
         Decision::Allow
     );
     let steers = write(".git/hooks/pre-commit");
-    assert_eq!(said(Mode::BypassPermissions, vec![], "write_file", steers).await, Decision::Ask);
+    assert_eq!(
+        decision_of(Mode::BypassPermissions, vec![], "write_file", steers).await,
+        Decision::Ask
+    );
     let list = || vec![ask("mail_send")];
-    assert_eq!(said(Mode::BypassPermissions, list(), "mail_send", json!({})).await, Decision::Ask);
+    assert_eq!(
+        decision_of(Mode::BypassPermissions, list(), "mail_send", json!({})).await,
+        Decision::Ask
+    );
     let list = || vec![deny("mail_send arg.to=*")];
     let to = json!({"to": "x"});
-    assert_eq!(said(Mode::BypassPermissions, list(), "mail_send", to).await, Decision::Deny);
+    assert_eq!(decision_of(Mode::BypassPermissions, list(), "mail_send", to).await, Decision::Deny);
 }
 
 #[tokio::test]
@@ -366,8 +381,8 @@ async fn priority_orders_rules_of_one_decision_only() {
     low.reason = Some("low".to_owned());
     let mut high = ask("mail_*");
     (high.reason, high.priority) = (Some("high".to_owned()), 500);
-    let said = explain(rules(vec![low, high]), "mail_send", json!({})).await;
-    assert_eq!(said.verdict.reason, "high");
+    let explanation = explain(rules(vec![low, high]), "mail_send", json!({})).await;
+    assert_eq!(explanation.verdict.reason, "high");
 }
 
 #[tokio::test]
@@ -445,47 +460,49 @@ async fn protected_paths_need_approval_unless_a_rule_names_them() {
 #[tokio::test]
 async fn explanation_names_the_rule_near_misses_and_what_would_change_it() {
     let mut push = ask("Bash(git push *)");
-    push.place = haft::policy::SourceLocation {
+    push.location = haft::policy::SourceLocation {
         file: Some(Arc::new("haft.toml".into())),
         line: 14,
         column: 1,
     };
     let list = rules(vec![push, deny("Bash(git reset *)"), allow("Bash(git *)")]);
-    let said = explain(list, "shell", json!({"command": "git push origin main"})).await;
-    assert_eq!(said.verdict.decision, Decision::Ask);
-    let cited = said.deciding.unwrap();
-    assert_eq!(cited.place.to_string(), "haft.toml:14");
+    let explanation = explain(list, "shell", json!({"command": "git push origin main"})).await;
+    assert_eq!(explanation.verdict.decision, Decision::Ask);
+    let cited = explanation.deciding.unwrap();
+    assert_eq!(cited.location.to_string(), "haft.toml:14");
     assert_eq!(cited.pattern, "Bash(git push *)");
-    assert!(said.verdict.source.contains("haft.toml:14"));
-    assert!(said.smallest_change.unwrap().contains("except = [\"Bash(git push origin main)\"]"));
+    assert!(explanation.verdict.source.contains("haft.toml:14"));
     assert!(
-        said.near_misses.iter().any(|near| near.rule.pattern == "Bash(git reset *)"),
-        "{:?}",
-        said.near_misses
+        explanation.smallest_change.unwrap().contains("except = [\"Bash(git push origin main)\"]")
     );
-    let whats: Vec<&str> = said.checks.iter().map(|check| check.check.as_str()).collect();
+    assert!(
+        explanation.near_misses.iter().any(|near| near.rule.pattern == "Bash(git reset *)"),
+        "{:?}",
+        explanation.near_misses
+    );
+    let whats: Vec<&str> = explanation.checks.iter().map(|check| check.check.as_str()).collect();
     assert_eq!(whats[..3], ["admit", "deny rules", "input rules"]);
     assert!(
-        said.touches.iter().any(|risk| risk.contains("git push origin main")),
+        explanation.touches.iter().any(|risk| risk.contains("git push origin main")),
         "{:?}",
-        said.touches
+        explanation.touches
     );
 }
 
 #[tokio::test]
 async fn explanation_names_every_rule_that_blocks_a_change() {
     let flip = |list: Vec<Rule>, command: &'static str| async move {
-        let said = explain(rules(list), "shell", json!({"command": command})).await;
-        said.smallest_change.unwrap()
+        let explanation = explain(rules(list), "shell", json!({"command": command})).await;
+        explanation.smallest_change.unwrap()
     };
     let both = || vec![deny("Bash(git push *)"), deny("Bash(git *)"), allow("Bash")];
-    let said = flip(both(), "git push").await;
-    assert_eq!(said.matches("except = [\"Bash(git push)\"]").count(), 2, "{said}");
+    let change = flip(both(), "git push").await;
+    assert_eq!(change.matches("except = [\"Bash(git push)\"]").count(), 2, "{change}");
     // With the exception alone it would still need approval, because nothing allows it.
-    let said = flip(vec![ask("Bash(git push *)")], "git push").await;
-    assert!(said.contains("except") && said.contains("decision = \"allow\""), "{said}");
-    let said = flip(vec![ask("Bash(git push *)"), allow("Bash(git *)")], "git push").await;
-    assert!(said.contains("except") && !said.contains("decision = \"allow\""), "{said}");
+    let change = flip(vec![ask("Bash(git push *)")], "git push").await;
+    assert!(change.contains("except") && change.contains("decision = \"allow\""), "{change}");
+    let change = flip(vec![ask("Bash(git push *)"), allow("Bash(git *)")], "git push").await;
+    assert!(change.contains("except") && !change.contains("decision = \"allow\""), "{change}");
     let named =
         explain(rules(vec![allow("write_file")]), "write_file", json!({"file_path": "haft.toml"}))
             .await;

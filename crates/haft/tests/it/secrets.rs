@@ -119,7 +119,7 @@ async fn tool_gets_only_its_own_secrets_and_does_not_learn_of_others() {
         .secret("other", "another value")
         .build()
         .unwrap();
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for (tool, arguments) in [
         ("mail_send", json!({"x": "secret://door"})),
         ("pay", json!({"x": "secret://door"})),
@@ -131,7 +131,7 @@ async fn tool_gets_only_its_own_secrets_and_does_not_learn_of_others() {
         ("ask_mail", json!({"key": "window"})),
         ("ask_none", json!({})),
     ] {
-        said.push(match runtime.call(tool, arguments).await {
+        messages.push(match runtime.call(tool, arguments).await {
             Ok(_) => format!("{tool}: ok"),
             Err(failure) => {
                 assert!(!failure.to_string().contains("other"), "{failure}");
@@ -144,7 +144,7 @@ async fn tool_gets_only_its_own_secrets_and_does_not_learn_of_others() {
             }
         });
     }
-    insta::assert_snapshot!(said.join("\n"), @"
+    insta::assert_snapshot!(messages.join("\n"), @"
     mail_send: ok
     pay: invalid_value NotStarted: `pay` has no secret called `door`
     pay: invalid_value NotStarted: `pay` has no secret called `window`

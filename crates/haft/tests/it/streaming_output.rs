@@ -117,14 +117,14 @@ async fn held_back_output_is_emitted_while_the_body_runs() {
         "done"
     });
     let (_, notes) = reported(permissive(vec![tool])).await;
-    let said: Vec<(u64, &str)> = notes
+    let shown: Vec<(u64, &str)> = notes
         .iter()
         .map(|(at, note)| match note {
             Progress::Progress(_, text) => (*at, text.as_str()),
             _ => (*at, "?"),
         })
         .collect();
-    assert_eq!(said, [(0, "one"), (1, "three"), (600, "four"), (600, "five")]);
+    assert_eq!(shown, [(0, "one"), (1, "three"), (600, "four"), (600, "five")]);
 }
 
 #[tokio::test(start_paused = true)]

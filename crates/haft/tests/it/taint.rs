@@ -23,9 +23,9 @@ fn says(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         args["x"].as_str().unwrap_or_default().to_owned()
     })
-    .with_profile(|claim, args, _| haft::tool::CallProfile {
+    .with_profile(|profile, args, _| haft::tool::CallProfile {
         effects: [Effect::external(args["key"].as_str().unwrap_or("x.org"))].into(),
-        ..claim
+        ..profile
     })
 }
 
@@ -218,9 +218,9 @@ impl World {
             world.0.lock().unwrap().push(line);
             async { "done" }
         })
-        .with_profile(move |claim, args, _| haft::tool::CallProfile {
+        .with_profile(move |profile, args, _| haft::tool::CallProfile {
             effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
-            ..claim
+            ..profile
         })
     }
 
@@ -228,9 +228,9 @@ impl World {
     fn tools(&self, page: &'static str, file: &'static str) -> Vec<DynTool> {
         let holding = |spec: ToolSpec, text: &'static str, effect: fn(&str) -> Effect| {
             DynTool::new(spec, open_schema(), move |_, _| async move { text }).with_profile(
-                move |claim, args, _| haft::tool::CallProfile {
+                move |profile, args, _| haft::tool::CallProfile {
                     effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
-                    ..claim
+                    ..profile
                 },
             )
         };

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Everyday words that stand in for a name: whoever reads them has to guess the subject or the object.
+/// Everyday words that stand in for a name: the reader has to guess the subject or the object.
 const UNCLEAR: &[&str] = &[
     "nobody",
     "somebody",

@@ -574,16 +574,16 @@ fn label_deny_applies_to_all_worse_labels() {
 fn suggestion_is_never_wider_than_reported() {
     use crate::suggest::RecordedDecision;
     let rules = Rules::new(Vec::new(), PolicyContext::default()).unwrap();
-    let said = |command: &str| RecordedDecision {
+    let recorded = |command: &str| RecordedDecision {
         tool: "Bash".to_owned(),
         arguments: json!({"command": command}),
         decision: "allow".to_owned(),
     };
     for command in ["rm *.tmp", "ls *", "touch a* b"] {
-        let found = rules.suggest(&[said(command), said(command)]);
+        let found = rules.suggest(&[recorded(command), recorded(command)]);
         assert!(found.is_empty(), "{command}: {found:?}");
     }
-    let found = rules.suggest(&[said("mv * a"), said("mv * b")]);
+    let found = rules.suggest(&[recorded("mv * a"), recorded("mv * b")]);
     assert!(found.iter().all(|s| !s.also.is_empty()), "{found:?}");
 }
 

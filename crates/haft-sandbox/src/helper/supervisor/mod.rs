@@ -16,7 +16,7 @@ mod caller;
 mod filter;
 mod locate;
 mod names;
-mod pinning;
+mod cpu_affinity;
 
 use std::{
     fs::File,
@@ -40,9 +40,9 @@ use rustix::{
 
 use self::{
     caller::{Caller, Processes},
+    cpu_affinity::CpuAffinity,
     emulate::{Act, Answer},
     locate::magic_link,
-    pinning::Pinning,
 };
 pub(super) use self::{
     filter::Availability,
@@ -205,10 +205,10 @@ impl Supervisor {
         }
         sys::wake_on_same_cpu(self.listener.as_fd());
         let mut processes = Processes::default();
-        let mut pinning = Pinning::new();
+        let mut affinity = CpuAffinity::new();
         loop {
             match sys::receive(self.listener.as_fd()) {
-                Ok(call) => self.answer(&call, &mut processes, &mut pinning),
+                Ok(call) => self.answer(&call, &mut processes, &mut affinity),
                 // The caller was killed before its syscall was read, or a signal arrived.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => return,
@@ -216,9 +216,9 @@ impl Supervisor {
         }
     }
 
-    fn answer(&self, call: &Notification, processes: &mut Processes, pinning: &mut Pinning) {
+    fn answer(&self, call: &Notification, processes: &mut Processes, affinity: &mut CpuAffinity) {
         let listener = self.listener.as_fd();
-        pinning.begin(call.tid);
+        affinity.begin(call.tid);
         let mut caller = Caller::new(listener, call, processes);
         let act = Act { caller: &mut caller, names: &self.names, file_size: self.file_size };
         let answer = act.perform(call);
@@ -226,10 +226,10 @@ impl Supervisor {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Continue) => sys::let_continue(listener, call.id),
             Ok(Answer::Descriptor { fd, is_closed_on_exec, is_executable: true }) => {
-                give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
+                give_descriptor(listener, call, fd, is_closed_on_exec, Some(affinity));
             }
             Ok(Answer::Descriptor { fd, is_closed_on_exec, is_executable: false }) => {
-                send_descriptor(listener, call, fd, is_closed_on_exec, pinning);
+                send_descriptor(listener, call, fd, is_closed_on_exec, affinity);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -276,9 +276,9 @@ fn give_descriptor(
     call: &Notification,
     fd: OwnedFd,
     is_closed_on_exec: bool,
-    pinning: Option<&mut Pinning>,
+    affinity: Option<&mut CpuAffinity>,
 ) {
-    let pinned = pinning.and_then(|pinning| pinning.pin(call.tid));
+    let pinned = affinity.and_then(|affinity| affinity.pin(call.tid));
     let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, false);
     drop(fd);
     drop(pinned);
@@ -295,13 +295,13 @@ fn send_descriptor(
     call: &Notification,
     fd: OwnedFd,
     is_closed_on_exec: bool,
-    pinning: &mut Pinning,
+    affinity: &mut CpuAffinity,
 ) {
     match sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, true) {
         Ok(_) => {}
         // Linux before 5.14 cannot do both in one step.
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
+            give_descriptor(listener, call, fd, is_closed_on_exec, Some(affinity));
         }
         Err(e) => {
             let errno = e.raw_os_error().unwrap_or(libc::EMFILE);

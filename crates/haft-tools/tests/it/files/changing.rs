@@ -245,8 +245,8 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     fixture.put("run.sh", "echo hi\n");
     fs::set_permissions(fixture.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     let there = other.join("new/run.sh");
-    let said = fixture.call_ok("move_path", json!({"from": "run.sh", "to": there})).await;
-    assert!(said.ends_with("on another disk: 8 bytes copied, the old file deleted"), "{said}");
+    let output = fixture.call_ok("move_path", json!({"from": "run.sh", "to": there})).await;
+    assert!(output.ends_with("on another disk: 8 bytes copied, the old file deleted"), "{output}");
     assert_eq!(fs::read(&there).unwrap(), b"echo hi\n");
     assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
     assert!(!fixture.inside.join("run.sh").exists());

@@ -20,7 +20,7 @@ const MAX_STREAK: u32 = 64;
 /// Pinning and releasing it for each syscall takes 6 µs. So it stays pinned while one thread makes
 /// all syscalls. If two threads take turns, it is released after each: unpinned, the kernel wakes
 /// it on the CPU of the caller.
-pub(super) struct Pinning {
+pub(super) struct CpuAffinity {
     /// The affinity that is restored. `None`: there is only one CPU.
     own: Option<CpuSet>,
     is_pinned: bool,
@@ -29,7 +29,7 @@ pub(super) struct Pinning {
     streak: u32,
 }
 
-impl Pinning {
+impl CpuAffinity {
     pub(super) fn new() -> Self {
         let own = sched_getaffinity(None).ok().filter(|own| own.count() > 1);
         Self { own, is_pinned: false, caller: 0, streak: 0 }
@@ -80,7 +80,7 @@ impl Pinning {
 pub(super) struct PinnedCaller<'a> {
     caller: Pid,
     affinity: CpuSet,
-    supervisor: &'a mut Pinning,
+    supervisor: &'a mut CpuAffinity,
 }
 
 impl Drop for PinnedCaller<'_> {
