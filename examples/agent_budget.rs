@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = ToolRegistry::builder().add(NextPageTool).build()?;
     let runner = Runner::new(Runtime::builder().registry(registry).build()?);
     let none = Budget::default;
-    let price = Price { input: 3_000_000, output: 15_000_000 };
+    let price = Price { input: 3_000_000, output: 15_000_000, ..Price::default() };
     for (what, limits) in [
         ("turns", Budget { cycles: Some(3), ..none() }),
         ("tokens", Budget { tokens: Some(10_000), ..none() }),

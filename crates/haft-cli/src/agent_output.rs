@@ -7,7 +7,10 @@
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use haft::agent::{AgentEvent, EndReason, RunHandle, RunResult, RunStatus, RunStream};
+use haft::{
+    ErrorKind,
+    agent::{AgentEvent, EndReason, RunHandle, RunResult, RunStatus, RunStream},
+};
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
@@ -34,8 +37,14 @@ const WRITE_BYTES: usize = 64 << 10;
 const DENIED: u8 = 2;
 /// The exit code of a run that failed, or whose answer is not whole.
 const FAILED: u8 = 5;
+/// The exit code of a run whose model did not accept the key.
+const AUTHENTICATION: u8 = 3;
+/// The exit code of a run whose model could not be reached.
+const UNREACHABLE: u8 = 4;
 /// The exit code of a run that waits for an approval.
 const WAITING: u8 = 6;
+/// The exit code of a run whose model did not answer in time.
+const TIMED_OUT: u8 = 7;
 
 /// Where the events of a run go.
 pub(crate) enum Display {
@@ -160,7 +169,12 @@ pub(crate) fn exit(result: &RunResult) -> ExitCode {
         RunStatus::Completed => 0,
         RunStatus::Degraded => FAILED,
         RunStatus::Failed if is_denied => DENIED,
-        RunStatus::Failed => FAILED,
+        RunStatus::Failed => match &result.reason {
+            EndReason::ModelFailed { kind: ErrorKind::Authentication, .. } => AUTHENTICATION,
+            EndReason::ModelFailed { kind: ErrorKind::Unreachable, .. } => UNREACHABLE,
+            EndReason::ModelFailed { kind: ErrorKind::TimedOut, .. } => TIMED_OUT,
+            _ => FAILED,
+        },
         RunStatus::Waiting => WAITING,
         RunStatus::Cancelled => CANCELLED,
     })

@@ -12,13 +12,11 @@ use std::{
 };
 
 use haft::{
-    Runtime,
-    agent::{
-        Agent, DeferredApprovals, Model as _, Recorder, RunStore as _, Runner, SavedRun,
-        ScriptedModel,
-    },
+    Runtime, RuntimeBuilder,
+    agent::{Agent, DeferredApprovals, Recorder, RunStore as _, Runner, SavedRun},
     approval::ApprovalResponse,
     budget::Budget,
+    secrets::{Secret, Secrets},
     tool::CallId,
 };
 
@@ -27,7 +25,9 @@ use crate::{
     builtin,
     error::Problem,
     host_env::HostEnv,
-    input, result,
+    input,
+    model::{self, LoadedModel},
+    result,
     run_store::{RunLock, WorkspaceRuns},
     session,
     setup::Setup,
@@ -56,6 +56,8 @@ pub(crate) struct AgentSetup {
     pub(crate) person: session::Person,
     /// The task that the script names.
     pub(crate) task: Option<String>,
+    /// Whether the model plays a script.
+    pub(crate) is_script: bool,
     pub(crate) recording: Option<Recording>,
     /// The answers to waiting calls.
     pub(crate) answers: Vec<(CallId, ApprovalResponse)>,
@@ -74,12 +76,10 @@ pub(crate) struct Recording {
 impl AgentSetup {
     pub(crate) fn open(args: &AgentArgs, setup: Setup, host: &HostEnv) -> Result<Self, Problem> {
         args.place.refuse_wide_default(host)?;
-        let model = model(args.model.as_deref())?;
+        let loaded = model::load(args.model.as_deref(), &setup.loaded.model, host)?;
         let limits = limits(args, setup.loaded.budget.clone());
-        if limits.micros.is_some() && model.info().price.is_none() {
-            return Err(Problem::new("the run has a money limit, and the script names no price")
-                .hint("add it to the first line: {\"script\": 1, \"price\": {\"input\": 3000000, \"output\": 15000000}}")
-                .hint("prices are millionths for a million tokens"));
+        if limits.micros.is_some() && loaded.model.info().price.is_none() {
+            return Err(no_price(&loaded));
         }
         let runs = WorkspaceRuns::find(setup.here())?;
         if let Some(run) = &args.resume
@@ -94,6 +94,7 @@ impl AgentSetup {
         let runtime = setup.runtime(Runtime::builder()).registry(registry);
         let runtime = builtin::note_workspace(runtime, &args.place, &setup);
         let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+        let runtime = hide_key(runtime, loaded.key.as_ref());
         let decisions = args.decisions.as_deref();
         let is_deferred = !args.yes && (!person.is_there() || !answers.is_empty());
         let deferred = is_deferred.then(DeferredApprovals::new);
@@ -112,13 +113,28 @@ impl AgentSetup {
         if let Some(recording) = &recording {
             runner = runner.record(recording.recorder.clone());
         }
-        let task = model.task().map(str::to_owned);
-        let agent = Agent::new(AGENT, model)
+        let mut agent = Agent::new(AGENT, loaded.model)
             .instructions(instructions(args.instructions.as_deref())?)
             .limits(limits)
             .on_tool_failure(args.on_tool_failure);
+        if let Some(tokens) = loaded.max_tokens {
+            agent = agent.max_tokens(tokens);
+        }
+        let (task, is_script) = (loaded.task, loaded.is_script);
         let resumed = args.resume.clone();
-        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed, id })
+        Ok(Self {
+            runner,
+            agent,
+            runs,
+            here,
+            person,
+            task,
+            is_script,
+            recording,
+            answers,
+            resumed,
+            id,
+        })
     }
 
     /// Prepares the store, and locks the run for this process.
@@ -151,40 +167,30 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Problem {
         .hint("name another file with `--record FILE`")
 }
 
-/// Loads the model.
-fn model(name: Option<&str>) -> Result<ScriptedModel, Problem> {
-    let Some(name) = name else {
-        return Err(Problem::new(
-            "no model is configured. Name a script with `--model script:FILE`: a file with one \
-             message of the model per line; the section `[model]` of haft.toml is reserved for \
-             providers and not read yet.",
-        )
-        .hint("`haft demo` shows an agent at work without a model of your own"));
-    };
-    let Some(path) = name.strip_prefix("script:").filter(|path| !path.is_empty()) else {
-        let hint = if Path::new(name).is_file() {
-            format!("did you mean `--model script:{name}`?")
-        } else {
-            "`--model script:FILE` plays a file with one message of the model per line".to_owned()
-        };
-        return Err(Problem::new(format!("there is no model `{name}`")).hint(hint));
-    };
-    let text = input::file(Path::new(path))?;
-    let model = ScriptedModel::parse(&text).map_err(|error| {
-        let mut problem = Problem::new(format!("`{path}` is not a script: {}", error.message()));
-        for hint in error.hints() {
-            problem = problem.hint(hint.clone());
-        }
-        problem.hint(
-            "a message is a line such as {\"text\": \"Hello.\"}; the guide lists the keys \
-                      (docs/guide/agents.md, Scripts)",
-        )
-    })?;
-    if model.is_empty() {
-        let why = format!("`{path}` has no message of the model");
-        return Err(Problem::new(why).hint("a message is a line such as {\"text\": \"Hello.\"}"));
+/// The error of a run with a money limit whose model has no known price.
+fn no_price(loaded: &LoadedModel) -> Problem {
+    if loaded.is_script {
+        return Problem::new("the run has a money limit, and the script names no price")
+            .hint("add it to the first line: {\"script\": 1, \"price\": {\"input\": 3000000, \"output\": 15000000}}")
+            .hint("prices are millionths for a million tokens");
     }
-    Ok(model)
+    let name = loaded.model.info().name;
+    Problem::new(format!("the run has a money limit, and the price of `{name}` is unknown"))
+        .hint(
+            "add it to `[model]` in haft.toml, next to `name`: price = { input = 3, output = 15 }",
+        )
+        .hint("prices are for a million tokens")
+}
+
+/// Redacts the key of the model from everything that is shown or stored. No tool gets it.
+fn hide_key(runtime: RuntimeBuilder, key: Option<&Secret>) -> RuntimeBuilder {
+    const FOR_NO_TOOL: &str = "no tool has this name";
+    let secrets = Secrets::default();
+    match key.map(|key| secrets.add_for(FOR_NO_TOOL, "model_key", key.clone())) {
+        Some(Ok(())) => runtime.secrets(secrets),
+        // A key that is too short to be redacted protects nothing.
+        Some(Err(_)) | None => runtime,
+    }
 }
 
 fn instructions(given: Option<&str>) -> Result<String, Problem> {

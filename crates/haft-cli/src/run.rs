@@ -37,7 +37,8 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
         }
         (None, Some(_)) => String::new(),
         (None, None) => ready.task.clone().ok_or_else(|| {
-            Problem::new("the task is missing, and the script names none")
+            let script = if ready.is_script { ", and the script names none" } else { "" };
+            Problem::new(format!("the task is missing{script}"))
                 .hint("name it: `haft run \"Fix the failing test.\" --model …`")
         })?,
     };
@@ -125,6 +126,10 @@ pub(crate) fn report(
     match result.state {
         RunStatus::Completed => return Ok(()),
         RunStatus::Waiting => hints.extend(waiting(result, args)),
+        RunStatus::Failed if let EndReason::ModelFailed { hints: own, .. } = &result.reason => {
+            hints.extend(own.iter().cloned());
+            hints.extend(next.map(|command| resume_hint(result, args, command)));
+        }
         _ => hints.extend(next.map(|command| resume_hint(result, args, command))),
     }
     print_error(&format!("{}: {}", result.state, result.reason), &hints);
@@ -156,13 +161,16 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
 
 /// The command that continues a run.
 fn resume_hint(result: &RunResult, args: &args::AgentArgs, command: &str) -> String {
-    let model = args.model.as_deref().unwrap_or_default();
+    let model = match &args.model {
+        Some(model) => format!(" --model {model}"),
+        None => String::new(),
+    };
     let workspace = match &args.place.workspace {
         Some(workspace) => format!(" --workspace {}", workspace.display()),
         None => String::new(),
     };
     let run = &result.run;
-    let command = format!("`haft {command} --resume {run} --model {model}{workspace}`");
+    let command = format!("`haft {command} --resume {run}{model}{workspace}`");
     match result.reason {
         EndReason::LimitReached { .. } => {
             format!("{command} with a higher limit continues it; what was used counts")

@@ -12,7 +12,7 @@ use std::{
 };
 
 use haft::policy::{
-    ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, UntrustedReason,
+    ConfigFile, Decision, HookSpec, KeyReference, Mode, TrustEntry, TrustedDirs, UntrustedReason,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use crate::{
     hooks,
     host_env::HostEnv,
     inventory::Inventory,
-    location,
+    location, proxy,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     trust_file,
@@ -297,7 +297,8 @@ impl Listing {
         let roots: Vec<&PathBuf> =
             self.brings.iter().flat_map(|(_, brings)| &brings.roots).collect();
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
-            "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"), "roots": roots,
+            "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"),
+            "model": all(|b| &b.model, "sets"), "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }
 }
@@ -326,6 +327,34 @@ fn widened(
     read.chain(write).chain(variables).chain(cgroup).collect()
 }
 
+/// Lists where `[model]` sends conversations, and with which key.
+fn model_lines(
+    model: &haft::policy::ModelSettings,
+    at: &dyn Fn(&haft::policy::SourceLocation) -> String,
+) -> Vec<(String, String)> {
+    let Some(place) = &model.location else { return Vec::new() };
+    let mut lines = Vec::new();
+    if let Some(endpoint) = &model.endpoint {
+        let mut line = endpoint.name.clone();
+        if let Some(url) = &endpoint.base_url {
+            line.push_str(&format!(" at {url}"));
+        }
+        match &endpoint.key {
+            Some(KeyReference::Variable(name)) => line.push_str(&format!(" with the key {name}")),
+            Some(KeyReference::Secret(name)) => {
+                line.push_str(&format!(" with the key secret://{name}"));
+            }
+            None => {}
+        }
+        lines.push(line);
+    }
+    let proxy = model.proxy.as_ref();
+    lines.extend(proxy.map(|url| format!("through the proxy {}", proxy::without_user(url))));
+    let trusted = |path: &PathBuf| format!("trusts the authorities of {}", path.display());
+    lines.extend(model.ca_file.as_ref().map(trusted));
+    lines.into_iter().map(|line| (at(place), line)).collect()
+}
+
 /// What takes effect when the files of one directory are trusted.
 #[derive(Default)]
 struct TrustEffects {
@@ -335,6 +364,8 @@ struct TrustEffects {
     roots: Vec<PathBuf>,
     /// What commands may access besides the workspace.
     sandbox: Vec<(String, String)>,
+    /// Where conversations are sent.
+    model: Vec<(String, String)>,
     mode: Option<Mode>,
     /// Notes about the hooks.
     notes: Vec<String>,
@@ -365,6 +396,7 @@ impl TrustEffects {
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
+            model: model_lines(&after.model, &|place| location::at(place, &site.root)),
             roots: after.context.roots,
             mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
             parts: files
@@ -380,11 +412,13 @@ impl TrustEffects {
         let runs = style::paint(WARN, "runs a hook ");
         let adds = style::paint(WARN, "adds a tool ");
         let opens = style::paint(WARN, "for commands");
+        let model = style::paint(WARN, "the model   ");
         let kinds = [
             ("allows      ", &self.allows),
             (&runs, &self.hooks),
             (&adds, &self.tools),
             (&opens, &self.sandbox),
+            (&model, &self.model),
         ];
         for (kind, all) in kinds {
             for (place, what) in all {

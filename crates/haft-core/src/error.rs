@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::BoxError;
 
 /// What kind of thing went wrong.
@@ -28,6 +30,42 @@ pub enum ErrorKind {
     BadResponse,
     /// A conversation could not be parsed, or its calls and results do not pair up.
     BadHistory,
+    /// A provider did not accept the key, or the key is missing.
+    Authentication,
+    /// A provider could not be reached.
+    Unreachable,
+    /// A provider did not answer in time.
+    TimedOut,
+    /// A provider refused the request or failed.
+    ProviderError,
+}
+
+impl ErrorKind {
+    /// Returns its name, as written in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BadTool => "bad_tool",
+            Self::DuplicateName => "duplicate_name",
+            Self::BadSchema => "bad_schema",
+            Self::MissingState => "missing_state",
+            Self::Unsupported => "unsupported",
+            Self::BadConfig => "bad_config",
+            Self::Source => "source",
+            Self::BadResponse => "bad_response",
+            Self::BadHistory => "bad_history",
+            Self::Authentication => "authentication",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed_out",
+            Self::ProviderError => "provider_error",
+        }
+    }
+}
+
+impl Serialize for ErrorKind {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
 }
 
 /// Why something could not be set up or read.

@@ -41,9 +41,10 @@ pub use self::{
     explain::{CheckStep, Explanation, NearMiss, RuleRef},
     files::{
         CallLimits, CommandTool, ConfigFile, ConfigPath, DirectoryId, FileFormat, FileNote,
-        Handler, HookScript, HookSpec, LoadOptions, PolicyConfig, SandboxSettings, TrustEntry,
-        TrustedDirs, UntrustedReason, config_paths, files_from, managed_drop_ins,
-        managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
+        Handler, HookScript, HookSpec, KeyReference, LoadOptions, ModelEndpoint, ModelPrice,
+        ModelSettings, PolicyConfig, SandboxSettings, TrustEntry, TrustedDirs, UntrustedReason,
+        config_paths, files_from, managed_drop_ins, managed_settings_file, project_files,
+        project_root, read_config_file, read_regular_file,
     },
     glob::NameGlob,
     lint::{Finding, FindingKind},

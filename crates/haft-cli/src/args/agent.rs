@@ -22,7 +22,11 @@ approval asks in place. Without a terminal the run stops there, is stored, and e
 The model's answer goes to stdout, progress goes to the terminal. With `--json` each event is one
 line of JSON, and the last one is `run_finished`. Runs are stored in `.haft/runs` of the workspace.
 
-Exit codes: 0 completed, 2 denied, 5 failed or degraded, 6 waiting for approval, 130 cancelled.";
+The keys of providers are in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY, or where `key` in
+`[model]` of haft.toml says.
+
+Exit codes: 0 completed, 2 denied, 3 the provider refuses the key, 4 the provider cannot be reached,
+5 failed or degraded, 6 waiting for approval, 7 the provider timed out, 130 cancelled.";
 
 /// The end of the help of `haft chat`.
 pub(crate) const CHAT_HELP: &str = "Examples:
@@ -69,8 +73,10 @@ pub(crate) struct Chat {
 /// The agent, its limits, and where it works.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AgentArgs {
-    /// The model: `script:FILE` plays a file, one message per line
-    #[arg(long, value_name = "script:FILE")]
+    /// The model: `anthropic:NAME`, `openai:NAME`, `openai-chat:NAME`, `gemini:NAME`,
+    /// `http://HOST/v1#NAME` for a server that is compatible with OpenAI, or `script:FILE`;
+    /// default: `name` in `[model]` of haft.toml
+    #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The system prompt, as text or from a file (`@file`)
     #[arg(long, value_name = "TEXT|@FILE")]

@@ -144,8 +144,8 @@ fn setup_mistakes_are_explained() {
         ran.err
     };
     let none = message_of(&["run", "x"]);
-    assert!(none.contains("no model is configured. Name a script with `--model script:FILE`"));
-    assert!(none.contains("`[model]` of haft.toml is reserved") && none.contains("`haft demo`"));
+    assert!(none.contains("no model is configured") && none.contains("`--model anthropic:NAME`"));
+    assert!(none.contains("`[model]` of haft.toml") && none.contains("`haft demo`"), "{none}");
     let wrong = message_of(&["run", "x", "--model", "reads.jsonl"]);
     assert!(wrong.contains("did you mean `--model script:reads.jsonl`?"), "{wrong}");
     let missing = message_of(&["run", "x", "--model", "script:read.jsonl"]);

@@ -16,6 +16,8 @@ const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.m
 #[cfg(target_os = "linux")]
 const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
 const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.md");
+#[cfg(unix)]
+const MODELS: &str = include_str!("../../../../docs/guide/models.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 const README: &str = include_str!("../../../../README.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
@@ -67,6 +69,13 @@ fn examples_of_the_agents_guide_match_the_output() {
     let dir = TempDir::new("agents-guide", &[("agent.jsonl", blocks(AGENTS, "jsonl")[0])]);
     assert!(run_examples_in(AGENTS, &dir.work()) >= 7, "the guide has examples");
     assert!(dir.work().join("today.txt").exists(), "the approved call ran");
+}
+
+#[cfg(unix)]
+#[test]
+fn examples_of_the_models_guide_match_the_output() {
+    let dir = TempDir::new("models-guide", &[]);
+    assert!(run_examples_in(MODELS, &dir.work()) >= 2, "the guide has examples");
 }
 
 #[cfg(unix)]
@@ -123,12 +132,13 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 8] = [
+    const TESTED: [&str; 9] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
         "command.md",
         "large-results.md",
+        "models.md",
         "observability.md",
         "protected-files.md",
         "shell.md",

@@ -22,6 +22,7 @@ mod json_output;
 mod lints;
 #[cfg(target_os = "linux")]
 mod live;
+mod models;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod hostile_config;
@@ -136,6 +137,9 @@ const GARDEN: &str = "1\tWater the beans before nine.\n2\tNo rain until Friday.\
 fn isolated(command: &mut Command) -> &mut Command {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-home");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
+        command.env_remove(key);
+    }
     command.env_remove("XDG_STATE_HOME");
     command.env_remove("HAFT_MANAGED_FILE")
 }

@@ -39,6 +39,8 @@ pub struct TokenCounts {
     pub input: u64,
     /// Tokens of the request that were in the provider's cache.
     pub cached_input: u64,
+    /// Tokens of the request that were written to the provider's cache, where it counts them.
+    pub cache_write: u64,
     /// Tokens of the response, including reasoning.
     pub output: u64,
 }
@@ -294,6 +296,9 @@ fn count(dialect: Dialect, of: &Value, counts: &mut Option<TokenCounts>) {
     if let Some(cached) = cached {
         total.cached_input = cached;
     }
+    if let Some(written) = written {
+        total.cache_write = written;
+    }
     if let Some(output) = output {
         total.output = output.saturating_add(reasoning.unwrap_or(0));
     }
@@ -338,7 +343,7 @@ mod tests {
             json!({"type": "content_block_stop", "index": 1}),
             json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
         ];
-        let counts = TokenCounts { input: 7, cached_input: 4, output: 9 };
+        let counts = TokenCounts { input: 7, cached_input: 4, cache_write: 0, output: 9 };
         assert_eq!(observed(Dialect::Anthropic, &anthropic), (wanted(), Some(counts)));
         let chat = [
             json!({"choices": [{"delta": {"role": "assistant", "content": "Hi"}}]}),
@@ -376,12 +381,12 @@ mod tests {
             "candidates": [{"content": {"parts": [{"text": "no", "thought": true}, {"text": "Hi"}]}}],
             "usageMetadata": {"promptTokenCount": 7, "cachedContentTokenCount": 4, "candidatesTokenCount": 5, "thoughtsTokenCount": 4},
         })];
-        let counts = TokenCounts { input: 7, cached_input: 4, output: 9 };
+        let counts = TokenCounts { input: 7, cached_input: 4, cache_write: 0, output: 9 };
         let text = vec![StreamPiece::Text("Hi".to_owned())];
         assert_eq!(observed(Dialect::Gemini, &gemini), (text.clone(), Some(counts)));
         let ollama =
             [json!({"message": {"content": "Hi"}, "prompt_eval_count": 7, "eval_count": 9})];
-        let counts = TokenCounts { input: 7, cached_input: 0, output: 9 };
+        let counts = TokenCounts { input: 7, cached_input: 0, cache_write: 0, output: 9 };
         assert_eq!(observed(Dialect::Ollama, &ollama), (text, Some(counts)));
     }
 
@@ -389,7 +394,23 @@ mod tests {
     fn whole_response_reports_its_tokens() {
         let response = json!({"usage": {"input_tokens": 1, "output_tokens": 2}});
         let counts = Dialect::Anthropic.token_counts(&response);
-        assert_eq!(counts, Some(TokenCounts { input: 1, cached_input: 0, output: 2 }));
+        assert_eq!(counts, Some(TokenCounts { input: 1, output: 2, ..TokenCounts::default() }));
         assert_eq!(Dialect::Anthropic.token_counts(&json!({"usage": 7})), None);
+    }
+
+    #[test]
+    fn cache_writes_are_counted_apart_from_cache_reads() {
+        let usage = json!({"input_tokens": 1, "cache_creation_input_tokens": 20,
+                           "cache_read_input_tokens": 300, "output_tokens": 4});
+        let wanted = TokenCounts { input: 321, cached_input: 300, cache_write: 20, output: 4 };
+        let whole = Dialect::Anthropic.token_counts(&json!({"usage": usage}));
+        assert_eq!(whole, Some(wanted));
+        // The last event of a stream repeats the output alone.
+        let events = [
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}}),
+        ];
+        let (_, counts) = observed(Dialect::Anthropic, &events);
+        assert_eq!(counts, Some(TokenCounts { output: 9, ..wanted }));
     }
 }

@@ -93,6 +93,8 @@ pub struct DecodedResponse {
     pub reply_context: ReplyContext,
     /// Why the stream failed, if it did.
     pub problem: Option<Error>,
+    /// Whether the end event arrived and the body did not end inside an event.
+    pub is_complete: bool,
     places: Vec<String>,
 }
 
@@ -140,6 +142,13 @@ impl ResponseDecoder {
     #[must_use]
     pub fn token_counts(&self) -> Option<TokenCounts> {
         self.pieces.counts()
+    }
+
+    /// Returns whether the stream has failed: further input is ignored, so that a client need not
+    /// read the rest.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.problem.is_some()
     }
 
     /// Takes a chunk of the body, split anywhere, and returns the calls that it completes.
@@ -229,6 +238,7 @@ impl ResponseDecoder {
             open.truncate(capacity);
         }
         calls.extend(open.into_iter().map(|decoded| asked.note(decoded)));
+        let is_complete = stop.is_some() && !is_part && problem.is_none();
         let stop = match stop {
             _ if problem.is_some() => StopReason::Unknown,
             // A body that ends inside an event may have lost a call, whatever came before.
@@ -236,7 +246,7 @@ impl ResponseDecoder {
             Some(stop) => stop,
             None => StopReason::Truncated,
         };
-        DecodedResponse { calls, stop, message, reply_context: asked, problem, places }
+        DecodedResponse { calls, stop, message, reply_context: asked, problem, is_complete, places }
     }
 
     /// Counts input, and returns whether it is still accepted.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use super::{
     CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, UntrustedReason,
-    sandbox::SandboxTable,
+    model::ModelSettings, sandbox::SandboxTable,
 };
 use crate::{
     budget::Budget,
@@ -34,6 +34,7 @@ pub(super) struct FileContent {
     pub(super) about_place: Option<SourceLocation>,
     pub(super) tools: Vec<CommandTool>,
     pub(super) sandbox: SandboxTable,
+    pub(super) model: ModelSettings,
     pub(super) hooks: Vec<ParsedHook>,
     /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
@@ -71,6 +72,7 @@ impl FileContent {
             about_place: None,
             tools: Vec::new(),
             sandbox: SandboxTable::default(),
+            model: ModelSettings::default(),
             hooks: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,

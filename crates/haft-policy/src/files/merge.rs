@@ -10,7 +10,8 @@
 use haft_core::Decision;
 
 use super::{
-    CallLimits, FileNote, LoadOptions, PolicyConfig, UntrustedReason, content::FileContent,
+    CallLimits, FileNote, LoadOptions, ModelSettings, PolicyConfig, UntrustedReason,
+    content::FileContent,
 };
 use crate::{
     budget::Budget,
@@ -57,6 +58,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
             }
         }
         setup.sandbox.add(content.sandbox);
+        setup.model.add(content.model);
         setup.rules.extend(content.rules);
         setup.notes.extend(content.notes);
         let mut open: Option<(SourceLocation, usize)> = None;
@@ -129,6 +131,11 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
         ignored.add("directory of the workspace", &place);
     }
     content.sandbox.strip(|what, place| ignored.add(what, place));
+    // It could send the conversation and a key to another server.
+    if let Some(place) = content.model.location.take() {
+        ignored.add("section `[model]`", &place);
+        content.model = ModelSettings::default();
+    }
     if let Some(place) = content.about_place.take() {
         for _ in content.about.values().flatten() {
             ignored.add("statement about an argument", &place);
@@ -197,7 +204,9 @@ fn counted(count: usize, what: &str) -> String {
     match (count, what.split_once(' ')) {
         (1, _) => format!("1 {what}"),
         // `rewrite of …` gets its plural in the first word, `allow rule` in the last.
-        (_, Some((first, rest))) if rest.starts_with("of ") || rest.starts_with("about ") => {
+        (_, Some((first, rest)))
+            if ["of ", "about ", "`"].iter().any(|start| rest.starts_with(start)) =>
+        {
             format!("{count} {first}s {rest}")
         }
         _ => format!("{count} {what}s"),

@@ -10,12 +10,14 @@ mod negated;
 mod node;
 mod json;
 mod content;
+mod amount;
 mod open;
 mod toml;
 mod settings;
 mod template;
 mod command_tool;
 mod sandbox;
+mod model;
 mod merge;
 mod config_path;
 mod trust;
@@ -32,6 +34,7 @@ pub use self::{
         ConfigPath, config_paths, files_from, managed_drop_ins, managed_settings_file,
         project_files, project_root,
     },
+    model::{KeyReference, ModelEndpoint, ModelPrice, ModelSettings},
     open::{read_config_file, read_regular_file},
     sandbox::SandboxSettings,
     trust::{DirectoryId, TrustEntry, TrustedDirs, UntrustedReason},
@@ -105,6 +108,8 @@ pub struct PolicyConfig {
     pub limits: CallLimits,
     /// What commands may access besides the workspace.
     pub sandbox: SandboxSettings,
+    /// The model of `haft run` and `haft chat`.
+    pub model: ModelSettings,
     /// Whether the mode may be `bypassPermissions`, wherever it is set.
     pub may_bypass: bool,
     /// What is ignored or handled differently.

@@ -1,5 +1,5 @@
 //! `haft.toml` and `haft.local.toml`: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`,
-//! `[tool.NAME]`, `[hooks]` and `[sandbox]`.
+//! `[tool.NAME]`, `[hooks]`, `[sandbox]` and `[model]`.
 //!
 //! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
 //! mistake: a rule with a typo must not silently restrict less.
@@ -10,10 +10,13 @@ use ::toml::de::{DeTable, DeValue};
 use haft_core::{Decision, host::RandomState};
 
 use super::{
-    ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES, command_tool,
+    ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES,
+    amount::{money, share},
+    command_tool,
     config_path::normalize_lexically,
     content::{FileContent, ParsedHook},
     mistake::Mistakes,
+    model,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader, words},
     sandbox,
@@ -29,7 +32,8 @@ use crate::{
 /// The default timeout of a hook.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox"];
+const FILE_KEYS: &[&str] =
+    &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model"];
 const DEFAULT_KEYS: &[&str] = &[
     "mode",
     "disable_bypass",
@@ -90,6 +94,10 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
             "sandbox" => {
                 let Toml { reader, anchor, content, .. } = &mut toml;
                 sandbox::read(reader, &entry.value, file, anchor, content);
+            }
+            "model" => {
+                let Toml { reader, anchor, content, .. } = &mut toml;
+                model::read(reader, &entry.value, file, anchor, content);
             }
             _ => {}
         }
@@ -634,49 +642,4 @@ pub(super) fn directory(
     } else {
         Err("it is relative, and this file has no directory to resolve it from")
     }
-}
-
-/// Reads an amount of money in millionths: a number, or an exact string.
-fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
-    const UNIT: i64 = 1_000_000;
-    let amount = match &node.kind {
-        Kind::Whole(n) => u64::try_from(*n).ok().and_then(|n| n.checked_mul(UNIT as u64)),
-        // Up to 9e9 units a float still distinguishes millionths.
-        Kind::Real(n) if (0.0..9e9).contains(n) => Some((n * UNIT as f64).round() as u64),
-        Kind::Text(text) => micros(text),
-        _ => None,
-    };
-    if amount.is_none() {
-        reader.wrong(
-            node.at,
-            format!("{what} must be an amount of money, at least 0, with at most six decimals"),
-            "write it as a number or in quotes, as in `0.50` or \"0.50\"",
-        );
-    }
-    amount
-}
-
-fn micros(text: &str) -> Option<u64> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || part.len() > 6 || !digits(whole) || !digits(part) || text.ends_with('.')
-    {
-        return None;
-    }
-    let part: u64 = format!("{part:0<6}").parse().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(part)
-}
-
-/// Reads a fraction between 0 and 1 as a percentage.
-fn share(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u8> {
-    let share = f64::from_node(reader, node, what)?;
-    if share > 0.0 && share <= 1.0 {
-        return Some((share * 100.0).round().max(1.0) as u8);
-    }
-    reader.wrong(
-        node.at,
-        format!("{what} must be a fraction above 0 and up to 1, got {share}"),
-        "0.8 warns when 80% are used",
-    );
-    None
 }

@@ -114,16 +114,49 @@ pub struct Price {
     pub input: u64,
     /// A million tokens of output.
     pub output: u64,
+    /// A million tokens of input that the provider had in its cache; `None` means as other input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input: Option<u64>,
+    /// A million tokens of input that the provider wrote to its cache; `None` means as other input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
 }
 
 impl Price {
     /// Returns the price of these tokens in millionths, rounded up.
     #[must_use]
     pub fn of(self, input_tokens: u64, output_tokens: u64) -> u64 {
-        let cost = u128::from(input_tokens) * u128::from(self.input)
-            + u128::from(output_tokens) * u128::from(self.output);
-        u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+        rounded(product(input_tokens, self.input) + product(output_tokens, self.output))
     }
+
+    /// Returns the price of a model call in millionths, rounded up. Input from the provider's cache
+    /// and input written to it have prices of their own.
+    #[must_use]
+    pub fn of_usage(self, usage: &Usage) -> u64 {
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let plain = usage.input_tokens - cached - written;
+        rounded(
+            product(plain, self.input)
+                + product(cached, self.cached_input.unwrap_or(self.input))
+                + product(written, self.cache_write.unwrap_or(self.input))
+                + product(usage.output_tokens, self.output),
+        )
+    }
+
+    /// Returns the highest price that these tokens can have, in millionths.
+    pub(super) fn most_of(self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let dearest = self.input.max(self.cache_write.unwrap_or(0));
+        Self { input: dearest, ..self }.of(input_tokens, output_tokens)
+    }
+}
+
+fn product(tokens: u64, price: u64) -> u128 {
+    u128::from(tokens) * u128::from(price)
+}
+
+fn rounded(cost: u128) -> u64 {
+    u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// The tokens of one or more model calls.
@@ -134,6 +167,9 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens of requests that the provider had in its cache.
     pub cached_input_tokens: u64,
+    /// Tokens of requests that the provider wrote to its cache, where it counts them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// Tokens of responses.
     pub output_tokens: u64,
 }
@@ -146,11 +182,17 @@ impl Usage {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.cached_input_tokens =
             self.cached_input_tokens.saturating_add(more.cached_input_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(more.cache_write_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
     }
 }
@@ -231,4 +273,32 @@ impl fmt::Debug for ModelRequest<'_> {
 /// need, so that a reservation is rather too large.
 pub(super) fn estimate_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_and_written_tokens_have_prices_of_their_own() {
+        let price = Price {
+            input: 3_000_000,
+            output: 15_000_000,
+            cached_input: Some(300_000),
+            cache_write: Some(3_750_000),
+        };
+        let usage = Usage {
+            input_tokens: 1_000_000,
+            cached_input_tokens: 600_000,
+            cache_write_tokens: 200_000,
+            output_tokens: 100_000,
+        };
+        assert_eq!(price.of_usage(&usage), 600_000 + 180_000 + 750_000 + 1_500_000);
+        let plain = Price { cached_input: None, cache_write: None, ..price };
+        assert_eq!(plain.of_usage(&usage), plain.of(1_000_000, 100_000));
+        assert_eq!(price.most_of(1_000_000, 0), 3_750_000, "all of it may be written to the cache");
+        // Counts that contradict each other do not make a call cheaper than its input.
+        let odd = Usage { cached_input_tokens: 9, cache_write_tokens: 9, ..Usage::default() };
+        assert_eq!(price.of_usage(&odd), 0);
+    }
 }

@@ -90,6 +90,8 @@ pub struct Reply {
     usage: Option<Usage>,
     problem: Option<Error>,
     bytes: usize,
+    /// Whether a streamed response ended without its end event.
+    is_cut: bool,
     /// Whether no call of this message may run.
     holds_calls: bool,
     /// The pieces, if they are recorded.
@@ -120,6 +122,7 @@ impl Reply {
             usage: None,
             problem: None,
             bytes: 0,
+            is_cut: false,
             holds_calls: false,
             log: None,
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use haft_core::{CallId, Execution, FailureCode, RunId, ToolName};
+use haft_core::{CallId, ErrorKind, Execution, FailureCode, RunId, ToolName};
 use haft_dialect::history::Transcript;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -61,6 +61,11 @@ pub enum EndReason {
     ModelFailed {
         /// Why.
         message: String,
+        /// What kind of error it is.
+        kind: ErrorKind,
+        /// What the operator can do about it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        hints: Vec<String>,
     },
     /// A tool failed, and the agent does not go on after that.
     ToolFailed {
@@ -128,7 +133,7 @@ impl fmt::Display for EndReason {
             Self::Answered => f.write_str("the model answered"),
             Self::Truncated => f.write_str("the model's answer was truncated"),
             Self::ModelRefused => f.write_str("the model refused to answer"),
-            Self::ModelFailed { message } => write!(f, "the model failed: {message}"),
+            Self::ModelFailed { message, .. } => write!(f, "the model failed: {message}"),
             Self::ToolFailed { call, tool, code } => {
                 write!(f, "the call `{call}` of `{tool}` failed: {code}")
             }

@@ -291,8 +291,9 @@ impl<'a> Loop<'a> {
         match problem {
             _ if self.is_stopped(conversation).is_err() => {}
             Some(problem) => {
-                let message = self.runner.redact(&problem.to_string());
-                return Err(EndReason::ModelFailed { message });
+                let message = self.runner.redact(problem.message());
+                let hints = problem.hints().iter().map(|hint| self.runner.redact(hint)).collect();
+                return Err(EndReason::ModelFailed { message, kind: problem.kind(), hints });
             }
             None if is_out_of_time(conversation) => return Err(time_is_up()),
             None => {}

@@ -85,7 +85,7 @@ impl Loop<'_> {
             return Err(EndReason::LimitReached { message });
         }
         if let (Some(micros), Some(price)) = (left.micros, price) {
-            let space = micros.saturating_sub(price.of(request_tokens, 0)).saturating_sub(1);
+            let space = micros.saturating_sub(price.most_of(request_tokens, 0)).saturating_sub(1);
             let affordable = match price.output {
                 0 if space > 0 => max_tokens,
                 0 => 0,
@@ -97,7 +97,7 @@ impl Loop<'_> {
             }
         }
         let tokens = request_tokens.saturating_add(max_tokens);
-        let micros = price.map_or(0, |price| price.of(request_tokens, max_tokens));
+        let micros = price.map_or(0, |price| price.most_of(request_tokens, max_tokens));
         if let Some(ledger) = conversation.run.ledger() {
             ledger.reserve_model_call(tokens, micros).map_err(limit)?;
         }
@@ -118,8 +118,7 @@ impl Loop<'_> {
         number: u32,
     ) {
         let usage = reply.counted(reserved.request_tokens);
-        let micros =
-            self.price().map_or(0, |price| price.of(usage.input_tokens, usage.output_tokens));
+        let micros = self.price().map_or(0, |price| price.of_usage(&usage));
         if let Some(ledger) = conversation.run.ledger() {
             let events = &conversation.run.services().events;
             let reserved = (reserved.tokens, reserved.micros);

@@ -71,7 +71,9 @@ async fn script_that_expects_something_else_fails_with_the_difference() {
     let agent = agent(&[r#"{"expect": {"shown": ["other"], "tools": ["gone"]}, "text": "x"}"#]);
     let result = runner.run(&agent, "the task").await.unwrap();
     assert_eq!(result.state, RunStatus::Failed);
-    let EndReason::ModelFailed { message } = result.reason else { panic!("{:?}", result.reason) };
+    let EndReason::ModelFailed { message, .. } = result.reason else {
+        panic!("{:?}", result.reason)
+    };
     assert_eq!(
         message,
         "message 1 of the script expected something else:\n  - it must be shown: other\n  + the \

@@ -211,7 +211,7 @@ impl Model for Endless {
 
     fn info(&self) -> ModelInfo {
         ModelInfo {
-            price: Some(Price { input: 1_000_000, output: 2_000_000 }),
+            price: Some(Price { input: 1_000_000, output: 2_000_000, ..Price::default() }),
             ..ModelInfo::new("endless")
         }
     }
@@ -592,7 +592,7 @@ async fn provider_stream_and_typed_pieces_give_the_same_history() {
         let result = stream.finish().await.unwrap();
         assert_eq!(
             result.usage.tokens,
-            Usage { input_tokens: 4, cached_input_tokens: 0, output_tokens: 6 }
+            Usage { input_tokens: 4, output_tokens: 6, ..Usage::default() }
         );
         let body = result.history.write(Dialect::Anthropic).unwrap().body;
         histories.push((kinds, body.to_string()));

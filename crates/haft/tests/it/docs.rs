@@ -2,10 +2,11 @@
 
 use haft::policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("README.md", include_str!("../../../../README.md")),
     ("rules.md", include_str!("../../../../docs/guide/rules.md")),
     ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
+    ("models.md", include_str!("../../../../docs/guide/models.md")),
     ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
     ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
     ("builtin-tools.md", include_str!("../../../../docs/guide/builtin-tools.md")),

@@ -29,6 +29,20 @@ impl Reply {
         self.decode(|decoder| decoder.event(event));
     }
 
+    /// Returns whether the message is refused already: it cannot be decoded, or it is too long. A
+    /// client need not read the rest of the response; [`end`](Self::end) returns why.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.problem.is_some() || self.decoder.as_ref().is_some_and(ResponseDecoder::has_failed)
+    }
+
+    /// Returns whether a streamed response that was ended had no end event: the connection was cut
+    /// off, or the server stopped.
+    #[must_use]
+    pub fn was_cut_off(&self) -> bool {
+        self.is_cut
+    }
+
     /// Ends a streamed response and returns how it ended. An empty one is truncated.
     ///
     /// # Errors
@@ -41,6 +55,7 @@ impl Reply {
             self.take_counts(counts);
         }
         self.decoded = decoded_parts(&self.export, &ended.message);
+        self.is_cut = !ended.is_complete;
         self.leave_over(ended.calls);
         match ended.problem {
             Some(problem) => Err(problem),
@@ -100,6 +115,7 @@ impl Reply {
         self.usage = Some(Usage {
             input_tokens: counts.input,
             cached_input_tokens: counts.cached_input,
+            cache_write_tokens: counts.cache_write,
             output_tokens: counts.output,
         });
     }
