@@ -91,6 +91,7 @@ mod tool_result;
 mod frame;
 mod event;
 pub mod telemetry;
+pub mod front_matter;
 pub mod agent;
 
 use haft_schema::near;
