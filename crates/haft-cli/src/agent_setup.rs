@@ -23,6 +23,7 @@ use haft::{
 };
 
 use crate::{
+    agent_tools,
     args::AgentArgs,
     builtin,
     error::Problem,
@@ -90,7 +91,7 @@ impl AgentSetup {
         let recording = args.record.as_deref().map(Recording::open).transpose()?;
         let person = session::Person::at_terminal(&setup, args.yes).after_progress();
         let answers = answers(args);
-        let registry = builtin::registry(&setup, &person)?.build()?;
+        let registry = agent_tools::registry(&setup, &person)?.build()?;
         let runtime = setup.runtime(Runtime::builder()).registry(registry);
         let runtime = builtin::note_workspace(runtime, &args.place, &setup);
         let runtime = result::store_large_results(runtime, &args.artifacts, host)?;

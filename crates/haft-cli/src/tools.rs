@@ -19,6 +19,7 @@ use crate::{
     export, lint, schema,
     setup::Setup,
     style::{self, BOLD, DIM, NAME, Table, WARN},
+    tool_cost,
     tool_status::{self, BodyPlace, Limits, ToolStatus},
 };
 
@@ -29,8 +30,13 @@ pub(crate) fn run(
     open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
     let registry = match args {
-        args::Tools::List { place, rules, output } => {
-            list(&open(place, rules)?, *output)?;
+        args::Tools::List(args::ListTools { cost, place, rules, output }) => {
+            let setup = open(place, rules)?;
+            if *cost {
+                tool_cost::print(&setup, *output)?;
+            } else {
+                list(&setup, *output)?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         args::Tools::Names { place, rules } => {
@@ -53,7 +59,7 @@ pub(crate) fn run(
         args::Tools::Export(args) => export::run(args, &registry)?,
         args::Tools::Check(args) => check::run(args, &registry)?,
         args::Tools::Lint(args) => return lint::run(args, &registry),
-        args::Tools::List { .. } | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
+        args::Tools::List(_) | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -59,6 +59,7 @@
 //! | [`background`] | calls that answer later |
 //! | [`budget`], [`taint`] | limits of a run; trust and confidentiality of what it has read |
 //! | [`events`], [`journal`], [`telemetry`] | what happens now, what happened, spans and metrics |
+//! | [`search`] | `tool_search`: finding and loading deferred tools |
 //! | [`artifacts`] | large results, stored and read in pages |
 //! | [`secrets`], [`sanitize`] | secrets and redaction; text that is safe for terminals and models |
 //! | [`host`], [`testing`] | clocks, frames, confinement; what tests need |
@@ -76,6 +77,7 @@ mod runtime;
 mod run;
 pub mod turn;
 mod call;
+pub mod search;
 mod guards;
 pub mod policy;
 pub mod approval;
@@ -223,6 +225,8 @@ mod doctests {
     pub struct FirstTool;
     #[doc = include_str!("../../../docs/guide/agents.md")]
     pub struct Agents;
+    #[doc = include_str!("../../../docs/guide/tool-search.md")]
+    pub struct ToolSearchPage;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]

@@ -18,6 +18,8 @@ const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md"
 const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 const README: &str = include_str!("../../../../README.md");
+#[cfg(unix)]
+const TOOL_SEARCH: &str = include_str!("../../../../docs/guide/tool-search.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
 /// The fenced blocks of one language in a page.
@@ -116,6 +118,13 @@ fn examples_of_the_large_results_guide_match_the_output() {
 
 #[cfg(unix)]
 #[test]
+fn examples_of_the_tool_search_guide_match_the_output() {
+    let dir = TempDir::new("tool-search-guide", &[]);
+    assert!(run_examples_in(TOOL_SEARCH, &dir.work()) >= 1, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
 fn examples_of_the_observability_guide_match_the_output() {
     assert!(run_examples(OBSERVABILITY) >= 1, "the guide has examples");
 }
@@ -123,7 +132,7 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 8] = [
+    const TESTED: [&str; 9] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
@@ -132,6 +141,7 @@ fn every_page_with_console_examples_has_a_test() {
         "observability.md",
         "protected-files.md",
         "shell.md",
+        "tool-search.md",
     ];
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let pages =

@@ -196,6 +196,7 @@ impl RunBuilder {
                 invalid_calls: InvalidCallCounts::default(),
                 prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
                 viewed: Mutex::new(None),
+                loaded: Mutex::default(),
                 base: self.scope,
                 line: self.line,
                 view: self.view,

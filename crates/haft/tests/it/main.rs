@@ -41,6 +41,7 @@ mod export;
 mod nested_calls;
 mod growth;
 mod sources;
+mod tool_search;
 mod dialects;
 mod docs;
 mod tidy;
