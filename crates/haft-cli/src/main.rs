@@ -14,6 +14,7 @@ mod progress;
 mod run_store;
 mod demo;
 mod tools;
+mod skills;
 mod tool_cost;
 mod tool_list;
 mod tool_status;

@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub(crate) fn print(setup: &Setup, output: args::Output) -> Result<(), Problem> {
-    let registry = agent_tools::registry(setup, &Person::default())?.build()?;
+    let registry = agent_tools::registry(setup, &Person::default())?.0.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();
     let (json, page) = session::block_on(async move {

@@ -18,6 +18,7 @@ use crate::{
     error::Problem,
     export, lint, schema,
     setup::Setup,
+    skills,
     style::{self, BOLD, DIM, NAME, Table, WARN},
     tool_cost,
     tool_status::{self, BodyPlace, Limits, ToolStatus},
@@ -95,7 +96,9 @@ fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
             (PLAIN, first_sentence(&manifest.description)),
         ]);
     }
-    style::print_page(table)?;
+    let skills = skills::find(setup);
+    skills::note_findings(&skills, setup);
+    style::print_page(format_args!("{table}{}", skills::page(&skills)))?;
     Ok(())
 }
 

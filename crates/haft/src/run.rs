@@ -56,6 +56,8 @@ pub(crate) struct RunCore {
     pub(crate) line: String,
     view: ToolView,
     cycle: AtomicU32,
+    /// How many messages the user has written since the run started.
+    user_messages: AtomicU32,
     pub(crate) seen: Arc<TaintTracker>,
     /// The budget; `None` if nothing is limited.
     pub(crate) ledger: Option<Arc<Ledger>>,
@@ -365,7 +367,17 @@ impl Run {
     /// Records text that the user wrote. Text of the user is not treated as untrusted, even if an
     /// untrusted result contains it too. Pass only the user's own text.
     pub fn user_text(&self, text: &str) {
+        self.0.user_messages.fetch_add(1, Ordering::Relaxed);
         self.0.seen.record_user_text(text);
+    }
+
+    /// Returns how many messages of the user the run of a call has recorded since it started.
+    /// Something that holds until the user writes again compares this number. `None` if the context
+    /// does not belong to this runtime.
+    #[must_use]
+    pub fn user_messages_of(cx: &ToolContext) -> Option<u32> {
+        let turn = cx.host()?.downcast::<TurnCore>().ok()?;
+        Some(turn.run.user_messages.load(Ordering::Relaxed))
     }
 
     /// Returns the remaining budget.

@@ -185,6 +185,7 @@ impl RunBuilder {
                 turns: OpenSet::default(),
                 locks: Arc::default(),
                 cycle: AtomicU32::new(0),
+                user_messages: AtomicU32::new(0),
                 seen,
                 ledger,
                 max_depth,
