@@ -225,6 +225,8 @@ mod doctests {
     pub struct FirstTool;
     #[doc = include_str!("../../../docs/guide/agents.md")]
     pub struct Agents;
+    #[doc = include_str!("../../../docs/guide/sub-agents.md")]
+    pub struct SubAgents;
     #[doc = include_str!("../../../docs/guide/tool-search.md")]
     pub struct ToolSearchPage;
     #[doc = include_str!("../../../docs/guide/turns.md")]

@@ -21,6 +21,7 @@ use super::{
     export::Exports,
     hidden::{HiddenReason, unavailable},
     search_index::SearchIndex,
+    view::ToolNames,
 };
 use crate::{host_code::caught, near::NearIndex, policy::Policy};
 
@@ -231,7 +232,10 @@ impl ToolSet {
             if at == self.own {
                 own = shown.len();
             }
-            let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
+            let names =
+                ToolNames { known_as: entry.known_as(), is_remote: entry.remote().is_some() };
+            let shown_as = view.shown(entry.name().as_str(), entry.spec(), names);
+            let Some(name) = shown_as else { continue };
             let seen = if *entry.name() == *name {
                 Arc::clone(entry)
             } else {

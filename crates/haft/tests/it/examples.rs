@@ -456,6 +456,22 @@ fn many_tools_are_searched_and_loaded() {
 }
 
 #[test]
+fn coordinator_and_workers_share_a_registry() {
+    insta::assert_snapshot!(output("coordinator"), @r"
+    run-1: a turn with 2 tools
+    run-1.1: a turn with 1 tools
+    run-1.1: a turn with 1 tools
+    run-1.1: a turn with 1 tools
+    run-1: a turn with 2 tools
+    run-1.2: a turn with 1 tools
+    run-1.2: a turn with 1 tools
+    run-1: a turn with 2 tools
+    completed: 1814, from the archive. The note is saved.
+    the coordinator has read Untrusted text
+    ");
+}
+
+#[test]
 fn agent_ends_at_each_limit() {
     insta::assert_snapshot!(output("agent_budget"), @r"
     turns: failed, a limit was reached: all turns of this run are used

@@ -19,6 +19,7 @@ mod hooks;
 mod agent;
 mod agent_loop;
 mod agent_properties;
+mod sub_agents;
 mod approvals;
 mod budgets;
 mod taint;
