@@ -59,7 +59,8 @@
 //! | [`background`] | calls that answer later |
 //! | [`budget`], [`taint`] | limits of a run; trust and confidentiality of what it has read |
 //! | [`events`], [`journal`], [`telemetry`] | what happens now, what happened, spans and metrics |
-//! | [`search`] | `tool_search`: finding and loading deferred tools |
+//! | [`search`], [`instructions`] | `tool_search`; instructions that bring tools on demand |
+//! | [`front_matter`] | fields at the beginning of Markdown files |
 //! | [`artifacts`] | large results, stored and read in pages |
 //! | [`secrets`], [`sanitize`] | secrets and redaction; text that is safe for terminals and models |
 //! | [`host`], [`testing`] | clocks, frames, confinement; what tests need |
@@ -94,6 +95,7 @@ mod frame;
 mod event;
 pub mod telemetry;
 pub mod front_matter;
+pub mod instructions;
 pub mod agent;
 
 use haft_schema::near;

@@ -20,6 +20,7 @@ mod agent;
 mod agent_loop;
 mod agent_properties;
 mod sub_agents;
+mod instructions;
 mod approvals;
 mod budgets;
 mod taint;
