@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((read.text("empty"), read.text("note")), (None, Some("a")));
         let pairs = vec![("version".into(), "1.0".into()), ("author".into(), "me".into())];
         assert_eq!(read.field("metadata").unwrap().value, FieldValue::Map(pairs));
-        assert_eq!(read.field("allowed-tools").unwrap().line, 10);
+        assert_eq!(read.field("allowed-tools").unwrap().line, 11);
         assert_eq!(read.body, "\nBody.\n");
     }
 

@@ -1,5 +1,7 @@
 //! Skills: what the model sees, what it can read, and what a loaded skill grants.
 
+#![expect(clippy::disallowed_methods, reason = "the tests write the skills that they read")]
+
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use haft::{
