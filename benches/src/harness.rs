@@ -83,6 +83,7 @@ pub(crate) enum Unit {
     Check,
     Byte,
     Turn,
+    Search,
 }
 
 impl Unit {
@@ -92,6 +93,7 @@ impl Unit {
             Self::Tool => "tool",
             Self::Check => "check",
             Self::Byte => "byte",
+            Self::Search => "search",
             Self::Turn => "turn",
         }
     }

@@ -22,6 +22,7 @@ mod peers;
 
 mod toolbox;
 mod export;
+mod search;
 mod check;
 mod judge;
 mod stream;
@@ -55,6 +56,7 @@ fn main() -> Result<(), String> {
     layers::add(&mut bench);
     shape::add(&mut bench);
     export::add(&mut bench);
+    search::add(&mut bench);
     check::add(&mut bench);
     judge::add(&mut bench);
     stream::add(&mut bench);

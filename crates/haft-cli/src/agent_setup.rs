@@ -21,6 +21,7 @@ use haft::{
 };
 
 use crate::{
+    agent_tools,
     args::AgentArgs,
     builtin,
     error::Problem,
@@ -90,8 +91,9 @@ impl AgentSetup {
         let recording = args.record.as_deref().map(Recording::open).transpose()?;
         let person = session::Person::at_terminal(&setup, args.yes).after_progress();
         let answers = answers(args);
-        let registry = builtin::registry(&setup, &person)?.build()?;
-        let runtime = setup.runtime(Runtime::builder()).registry(registry);
+        let (registry, skills) = agent_tools::registry(&setup, &person)?;
+        let runtime = setup.runtime(Runtime::builder()).registry(registry.build()?);
+        let runtime = agent_tools::add_grants(runtime, &skills, &setup);
         let runtime = builtin::note_workspace(runtime, &args.place, &setup);
         let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
         let runtime = hide_key(runtime, loaded.key.as_ref());

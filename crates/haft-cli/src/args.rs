@@ -18,7 +18,7 @@ use haft::{
 
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
-    operator::{Hooks, Shell},
+    operator::{Hooks, ListTools, Shell},
 };
 use crate::style;
 
@@ -226,19 +226,13 @@ pub(crate) enum Tools {
   haft tools list
   haft tools list --json | jq -r '.[].name'
   haft tools list --workspace src
+  haft tools list --cost
 
 The second column is the verdict that the present rules, trust and sandbox give to an example call:
 it runs without a question, it asks, it is denied, or the tool is hidden from the model. `runs or
 asks` means that the tool classifies each call, `depends on the arguments` that rules decide by
 them. `haft explain` shows the verdict of any call.")]
-    List {
-        #[command(flatten)]
-        place: WorkspaceArgs,
-        #[command(flatten)]
-        rules: Rules,
-        #[command(flatten)]
-        output: Output,
-    },
+    List(ListTools),
     /// Print the names of the tools, one per line, for completion scripts
     #[command(hide = true)]
     Names {

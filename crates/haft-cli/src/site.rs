@@ -103,6 +103,11 @@ impl Site {
         all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
     }
 
+    /// The home directory of the user.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     /// The path of the trust file.
     pub(crate) fn trust_file(&self) -> Option<PathBuf> {
         self.user.as_ref().map(|user| user.join(TrustedDirs::FILE))

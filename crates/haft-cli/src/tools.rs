@@ -18,7 +18,9 @@ use crate::{
     error::Problem,
     export, lint, schema,
     setup::Setup,
+    skills,
     style::{self, BOLD, DIM, NAME, Table, WARN},
+    tool_cost,
     tool_status::{self, BodyPlace, Limits, ToolStatus},
 };
 
@@ -29,8 +31,13 @@ pub(crate) fn run(
     open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
     let registry = match args {
-        args::Tools::List { place, rules, output } => {
-            list(&open(place, rules)?, *output)?;
+        args::Tools::List(args::ListTools { cost, place, rules, output }) => {
+            let setup = open(place, rules)?;
+            if *cost {
+                tool_cost::print(&setup, *output)?;
+            } else {
+                list(&setup, *output)?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         args::Tools::Names { place, rules } => {
@@ -53,7 +60,7 @@ pub(crate) fn run(
         args::Tools::Export(args) => export::run(args, &registry)?,
         args::Tools::Check(args) => check::run(args, &registry)?,
         args::Tools::Lint(args) => return lint::run(args, &registry),
-        args::Tools::List { .. } | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
+        args::Tools::List(_) | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -89,7 +96,9 @@ fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
             (PLAIN, first_sentence(&manifest.description)),
         ]);
     }
-    style::print_page(table)?;
+    let skills = skills::find(setup);
+    skills::note_findings(&skills, setup);
+    style::print_page(format_args!("{table}{}", skills::page(&skills)))?;
     Ok(())
 }
 

@@ -52,7 +52,7 @@ pub enum ToolSearch {
     Regex,
     /// By the provider, with BM25 ranking.
     Ranked,
-    /// By the host.
+    /// By the host. Where a registry has `tool_search`, that is the host's search.
     Own,
 }
 

@@ -40,6 +40,7 @@ pub struct ToolExport {
     /// form.
     tools: OnceLock<Arc<Value>>,
     text: OnceLock<String>,
+    prompt_bytes: OnceLock<usize>,
     unsupported_options: Vec<&'static str>,
     cache: Option<PromptCacheTtl>,
 }
@@ -80,7 +81,7 @@ impl ToolExport {
             // A model may also use a tool's own name, taken from older history.
             by_name.entry(shown.tool_name.clone()).or_insert(n);
         }
-        let (tools, text) = (OnceLock::new(), OnceLock::new());
+        let (tools, text, prompt_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let unsupported_options = dialect.unsupported_options(options);
         let cache = options.cache;
         Self {
@@ -91,6 +92,7 @@ impl ToolExport {
             request,
             tools,
             text,
+            prompt_bytes,
             unsupported_options,
             cache,
         }
@@ -112,6 +114,18 @@ impl ToolExport {
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.text.get_or_init(|| self.listed().to_string())
+    }
+
+    /// Returns how many bytes of definitions the model reads: all but those that the provider
+    /// defers.
+    #[must_use]
+    pub fn prompt_bytes(&self) -> usize {
+        *self.prompt_bytes.get_or_init(|| {
+            let deferred = self.listed().as_array().into_iter().flatten();
+            let deferred = deferred.filter(|tool| tool.get("defer_loading").is_some());
+            let left_out: usize = deferred.map(|tool| tool.to_string().len() + 1).sum();
+            self.as_str().len().saturating_sub(left_out)
+        })
     }
 
     /// The tools inside the request.

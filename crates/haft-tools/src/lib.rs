@@ -1,4 +1,4 @@
-//! The built-in tools: files, search, shell, fetch, ask.
+//! The built-in tools: files, search, shell, fetch, ask; and skills.
 //!
 //! File tools work below directory file descriptors of a workspace, never on a host path (path
 //! traversal). Processes run in the sandbox. A URL's addresses are checked before the connection
@@ -10,14 +10,18 @@ mod files;
 mod process;
 mod fetch;
 mod ask;
+mod skills;
 mod builtin;
 
 pub use self::ask::{AskHandler, AskUser, UserQuestion};
 pub use self::builtin::BuiltinTools;
 pub use self::fetch::{Fetch, FetchArgs, InvalidHostError, Resolve, SystemResolver};
+pub use self::skills::{Skill, SkillFinding, SkillGrants, Skills};
 
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/builtin-tools.md")]
     mod builtin {}
+    #[doc = include_str!("../../../docs/guide/skills.md")]
+    mod skills {}
 }

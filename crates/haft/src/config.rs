@@ -70,6 +70,10 @@ pub struct Config {
     pub trace_content: bool,
     /// What is repaired in arguments before they are rejected.
     pub repair: RepairPolicy,
+    /// How many tokens the definitions of tools may take in a request. Above it, tools with `Auto`
+    /// exposure are deferred, those of sources first; `None` never defers them. It needs the tool
+    /// [`SearchTools`](crate::search::SearchTools).
+    pub max_tool_tokens: Option<u64>,
     /// Which results are enclosed in untrusted-content markers for the model (prompt injection).
     pub frame: Frame,
 }
@@ -152,6 +156,8 @@ impl Default for Config {
             // Models make small mistakes often, lossless repairs are safe, and asking again costs a
             // turn.
             repair: RepairPolicy::Lossless,
+            // A tenth of a context window of 200 000 tokens; a model also chooses worse among more.
+            max_tool_tokens: Some(20_000),
             // The markers cost about thirty tokens; a forged result (prompt injection) costs more.
             frame: Frame::Always,
         }
@@ -168,6 +174,7 @@ impl Config {
         self.policy_timeout = limits.policy_timeout.unwrap_or(self.policy_timeout);
         self.max_result = limits.max_result.unwrap_or(self.max_result);
         self.max_concurrency = limits.concurrency.unwrap_or(self.max_concurrency);
+        self.max_tool_tokens = limits.max_tool_tokens.or(self.max_tool_tokens);
         self
     }
 
@@ -262,11 +269,13 @@ mod tests {
         limits.policy_timeout = Some(Duration::from_secs(10));
         limits.max_result = Some(50_000);
         limits.concurrency = Some(4);
+        limits.max_tool_tokens = Some(7);
         let config = Config::default().with_limits(&limits);
         let times =
             [config.timeout, config.deadline, config.approval_timeout, config.policy_timeout];
         assert_eq!(times.map(|time| time.as_secs()), [90, 300, 3_600, 10]);
         assert_eq!((config.max_result, config.max_concurrency), (50_000, 4));
+        assert_eq!(config.max_tool_tokens, Some(7));
         assert_eq!(config.grace, Config::default().grace);
     }
 }

@@ -59,6 +59,8 @@
 //! | [`background`] | calls that answer later |
 //! | [`budget`], [`taint`] | limits of a run; trust and confidentiality of what it has read |
 //! | [`events`], [`journal`], [`telemetry`] | what happens now, what happened, spans and metrics |
+//! | [`search`], [`instructions`] | `tool_search`; instructions that bring tools on demand |
+//! | [`front_matter`] | fields at the beginning of Markdown files |
 //! | [`artifacts`] | large results, stored and read in pages |
 //! | [`secrets`], [`sanitize`] | secrets and redaction; text that is safe for terminals and models |
 //! | [`host`], [`testing`] | clocks, frames, confinement; what tests need |
@@ -76,6 +78,7 @@ mod runtime;
 mod run;
 pub mod turn;
 mod call;
+pub mod search;
 mod guards;
 pub mod policy;
 pub mod approval;
@@ -91,6 +94,8 @@ mod tool_result;
 mod frame;
 mod event;
 pub mod telemetry;
+pub mod front_matter;
+pub mod instructions;
 pub mod agent;
 
 use haft_schema::near;
@@ -222,6 +227,10 @@ mod doctests {
     pub struct FirstTool;
     #[doc = include_str!("../../../docs/guide/agents.md")]
     pub struct Agents;
+    #[doc = include_str!("../../../docs/guide/sub-agents.md")]
+    pub struct SubAgents;
+    #[doc = include_str!("../../../docs/guide/tool-search.md")]
+    pub struct ToolSearchPage;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]

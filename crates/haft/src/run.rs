@@ -56,6 +56,8 @@ pub(crate) struct RunCore {
     pub(crate) line: String,
     view: ToolView,
     cycle: AtomicU32,
+    /// How many messages the user has written since the run started.
+    user_messages: AtomicU32,
     pub(crate) seen: Arc<TaintTracker>,
     /// The budget; `None` if nothing is limited.
     pub(crate) ledger: Option<Arc<Ledger>>,
@@ -76,7 +78,12 @@ pub(crate) struct RunCore {
     pub(crate) prompt_limits: PromptLimits,
     /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
+    /// The deferred tools that are shown from the next turn on.
+    loaded: Mutex<Arc<Vec<ToolName>>>,
 }
+
+/// How many deferred tools a run may load; a model that loads more has not searched.
+const MAX_LOADED_TOOLS: usize = 1_000;
 
 /// A turn whose tools are frozen, before it begins.
 struct TurnOpening {
@@ -124,8 +131,25 @@ impl RunCore {
         });
         let interactive = self.inner.approvals.has_approver();
         let policy = &*self.inner.policy;
-        let snapshot = ToolSnapshot::take(tool_set, &scope, policy, interactive, problems);
+        let snapshot = ToolSnapshot::take(tool_set, &scope, policy, interactive, problems)
+            .defer(self.inner.config.max_tool_tokens, self.loaded_tools());
         TurnOpening { scope, snapshot, spent }
+    }
+
+    /// Shows deferred tools from the next turn on, for the rest of the run.
+    pub(crate) fn load_tools<'a>(&self, names: impl Iterator<Item = &'a ToolName>) {
+        let mut loaded = lock(&self.loaded);
+        for name in names {
+            // A tool that is loaded keeps its place, so that the request begins as before.
+            if loaded.len() < MAX_LOADED_TOOLS && !loaded.contains(name) {
+                Arc::make_mut(&mut loaded).push(name.clone());
+            }
+        }
+    }
+
+    /// Returns the deferred tools that were loaded so far, in that order.
+    pub(crate) fn loaded_tools(&self) -> Arc<Vec<ToolName>> {
+        Arc::clone(&lock(&self.loaded))
     }
 
     /// Begins a turn whose tools are known.
@@ -343,7 +367,17 @@ impl Run {
     /// Records text that the user wrote. Text of the user is not treated as untrusted, even if an
     /// untrusted result contains it too. Pass only the user's own text.
     pub fn user_text(&self, text: &str) {
+        self.0.user_messages.fetch_add(1, Ordering::Relaxed);
         self.0.seen.record_user_text(text);
+    }
+
+    /// Returns how many messages of the user the run of a call has recorded since it started.
+    /// Something that holds until the user writes again compares this number. `None` if the context
+    /// does not belong to this runtime.
+    #[must_use]
+    pub fn user_messages_of(cx: &ToolContext) -> Option<u32> {
+        let turn = cx.host()?.downcast::<TurnCore>().ok()?;
+        Some(turn.run.user_messages.load(Ordering::Relaxed))
     }
 
     /// Returns the remaining budget.

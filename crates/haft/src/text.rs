@@ -1,4 +1,4 @@
-//! Truncates text by characters.
+//! Truncates text by characters, and estimates its tokens.
 
 /// Returns the byte offset of the nth character, or the end of a shorter text.
 pub(crate) fn nth_char(text: &str, n: usize) -> usize {
@@ -18,6 +18,12 @@ pub(crate) fn head(text: &str, max_chars: usize) -> &str {
 pub(crate) fn shortened(text: &str, max_chars: usize) -> String {
     let head = head(text, max_chars);
     if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
+}
+
+/// Estimates the tokens of a text of this many bytes. Three bytes a token is more than most texts
+/// need, so that a reservation is rather too large.
+pub(crate) fn estimate_tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

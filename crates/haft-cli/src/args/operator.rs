@@ -1,8 +1,22 @@
-//! The options of `haft hooks` and `haft shell`.
+//! The options of `haft hooks`, `haft shell` and `haft tools list`.
 
-use clap::{Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
-use super::{Output, Rules};
+use super::{Output, Rules, WorkspaceArgs};
+
+/// Options of `haft tools list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListTools {
+    /// Print what the definitions cost in a request of `haft run`, and the search index
+    #[arg(long)]
+    pub(crate) cost: bool,
+    #[command(flatten)]
+    pub(crate) place: WorkspaceArgs,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
 
 /// Commands about hooks.
 #[derive(Debug, Subcommand)]

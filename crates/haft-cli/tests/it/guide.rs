@@ -20,6 +20,10 @@ const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.m
 const MODELS: &str = include_str!("../../../../docs/guide/models.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 const README: &str = include_str!("../../../../README.md");
+#[cfg(unix)]
+const SKILLS: &str = include_str!("../../../../docs/guide/skills.md");
+#[cfg(unix)]
+const TOOL_SEARCH: &str = include_str!("../../../../docs/guide/tool-search.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
 /// The fenced blocks of one language in a page.
@@ -125,6 +129,28 @@ fn examples_of_the_large_results_guide_match_the_output() {
 
 #[cfg(unix)]
 #[test]
+fn examples_of_the_skills_guide_match_the_output() {
+    let skill = blocks(SKILLS, "markdown")[0];
+    let dir = TempDir::new(
+        "skills-guide",
+        &[
+            (".haft/skills/greeting/SKILL.md", skill),
+            (".haft/skills/greeting/names.txt", "Kari"),
+            ("greet.jsonl", blocks(SKILLS, "jsonl")[0]),
+        ],
+    );
+    assert!(run_examples_in(SKILLS, &dir.work()) >= 2, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
+fn examples_of_the_tool_search_guide_match_the_output() {
+    let dir = TempDir::new("tool-search-guide", &[]);
+    assert!(run_examples_in(TOOL_SEARCH, &dir.work()) >= 1, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
 fn examples_of_the_observability_guide_match_the_output() {
     assert!(run_examples(OBSERVABILITY) >= 1, "the guide has examples");
 }
@@ -132,7 +158,7 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 9] = [
+    const TESTED: [&str; 11] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
@@ -142,6 +168,8 @@ fn every_page_with_console_examples_has_a_test() {
         "observability.md",
         "protected-files.md",
         "shell.md",
+        "skills.md",
+        "tool-search.md",
     ];
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let pages =

@@ -4,6 +4,7 @@
 //! notes on what is ignored or handled differently. Pure: the caller reads the files. Every mistake
 //! names file, line, column and the fix.
 
+mod call_limits;
 mod source;
 mod mistake;
 mod negated;
@@ -29,6 +30,7 @@ use serde_json::Value;
 
 pub(super) use self::open::{Symlinks, read};
 pub use self::{
+    call_limits::CallLimits,
     command_tool::CommandTool,
     config_path::{
         ConfigPath, config_paths, files_from, managed_drop_ins, managed_settings_file,
@@ -175,45 +177,6 @@ impl PolicyConfig {
             Some(error) => Err(error),
             None => Ok(merge::merge(content, place)),
         }
-    }
-}
-
-/// Limits of the runtime that files set. `None` keeps the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct CallLimits {
-    /// How long one attempt may take.
-    pub timeout: Option<Duration>,
-    /// How long a call may take in all.
-    pub deadline: Option<Duration>,
-    /// How long an approver may take.
-    pub approval_timeout: Option<Duration>,
-    /// How long a check, a hook or a guard may take.
-    pub policy_timeout: Option<Duration>,
-    /// The largest result that is processed, in bytes.
-    pub max_result: Option<usize>,
-    /// How many calls of one turn run concurrently.
-    pub concurrency: Option<usize>,
-}
-
-impl CallLimits {
-    /// Returns these limits, with the other's in place of `None`.
-    fn or(self, other: Self) -> Self {
-        Self {
-            timeout: self.timeout.or(other.timeout),
-            deadline: self.deadline.or(other.deadline),
-            approval_timeout: self.approval_timeout.or(other.approval_timeout),
-            policy_timeout: self.policy_timeout.or(other.policy_timeout),
-            max_result: self.max_result.or(other.max_result),
-            concurrency: self.concurrency.or(other.concurrency),
-        }
-    }
-
-    /// Returns how many there are.
-    fn count(&self) -> usize {
-        let times = [self.timeout, self.deadline, self.approval_timeout, self.policy_timeout];
-        let numbers = [self.max_result, self.concurrency];
-        times.iter().flatten().count() + numbers.iter().flatten().count()
     }
 }
 

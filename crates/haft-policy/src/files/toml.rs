@@ -34,16 +34,6 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 const FILE_KEYS: &[&str] =
     &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model"];
-const DEFAULT_KEYS: &[&str] = &[
-    "mode",
-    "disable_bypass",
-    "timeout",
-    "deadline",
-    "approval_timeout",
-    "policy_timeout",
-    "max_result",
-    "concurrency",
-];
 const RULE_KEYS: &[&str] = &[
     "id", "match", "decision", "input", "except", "reason", "priority", "subject", "when",
     "rewrite", "enabled", "test",
@@ -180,17 +170,15 @@ struct Toml<'a, 's> {
 impl Toml<'_, '_> {
     fn defaults(&mut self, node: &Node) {
         let reader = &mut self.reader;
-        let Some(fields) = reader.table(node, "`[defaults]`", DEFAULT_KEYS) else { return };
+        let Some(fields) = reader.table(node, "`[defaults]`", super::call_limits::DEFAULT_KEYS)
+        else {
+            return;
+        };
         let mode = fields.field(reader, "mode");
         self.content.mode = mode.zip(fields.get("mode").map(|node| reader.place(node.at)));
         self.content.no_bypass = fields.field(reader, "disable_bypass").unwrap_or(false);
         let limits = &mut self.content.limits;
-        limits.timeout = fields.field(reader, "timeout");
-        limits.deadline = fields.field(reader, "deadline");
-        limits.approval_timeout = fields.field(reader, "approval_timeout");
-        limits.policy_timeout = fields.field(reader, "policy_timeout");
-        limits.max_result = fields.whole(reader, "max_result", 1);
-        limits.concurrency = fields.whole(reader, "concurrency", 1);
+        *limits = super::CallLimits::read(reader, &fields);
         if *limits != super::CallLimits::default() {
             self.content.limits_place = Some(reader.place(node.at));
         }

@@ -173,6 +173,13 @@ impl Rules {
         found
     }
 
+    /// Returns whether allow rules cover all of a call, and no rule or default decides otherwise.
+    #[must_use]
+    pub fn allows_by_rule(&self, call: &PolicyRequest<'_>) -> bool {
+        let facts = Facts::of(call, &self.context);
+        matches!(self.rule_on(&facts, Some(call), &mut ()), decide::Ruling::Allowed { .. })
+    }
+
     /// Evaluates every example, and returns the result of its rule and of all rules together.
     #[must_use]
     pub fn run_examples(&self) -> Vec<ExampleResult> {

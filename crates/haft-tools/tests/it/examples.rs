@@ -58,3 +58,20 @@ fn example_reads_edits_searches_and_runs_inside_the_workspace_only() {
       3	tea
     "#);
 }
+
+#[test]
+fn skills_example_loads_a_skill_and_uses_what_it_grants() {
+    let ran =
+        Command::new(built::binary("haft-tools", "skills")).output().expect("the example runs");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && stderr.is_empty(), "{}\n{stderr}", ran.status);
+    insta::assert_snapshot!(String::from_utf8_lossy(&ran.stdout), @r"
+    release: How to release a version. Use it when the user asks for a release.
+    left out, line 1: the field `description` is missing; say what the skill does and when to use it
+    completed: version 2 is published
+    turn 1 publish: denied
+    turn 2 skill__load: ok
+    turn 3 skill__read: ok
+    turn 3 publish: ok
+    ");
+}

@@ -24,4 +24,5 @@ mod ask;
 mod server;
 mod regressions;
 mod hostile_calls;
+mod skills;
 mod examples;

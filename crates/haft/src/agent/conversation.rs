@@ -17,14 +17,15 @@ use haft_dialect::{
 
 use super::{
     event::{AgentEvent, EventSink},
-    model::{ModelInfo, Usage, estimate_tokens},
+    model::{ModelInfo, Usage},
     model_policy::ApprovedReasons,
     reply::FinishedReply,
     result::{CallSummary, PendingCall, RunStatus, RunUsage},
     saved::{OpenTurn, SavedRun},
 };
 use crate::{
-    memory_size::memory_size_of, registry::ToolSnapshot, run::Run, tool_result::ToolResult,
+    memory_size::memory_size_of, registry::ToolSnapshot, run::Run, text::estimate_tokens,
+    tool_result::ToolResult,
 };
 
 /// The ids of all calls of a conversation.
@@ -101,6 +102,7 @@ impl Conversation {
         conversation.history = saved.history;
         conversation.usage = saved.usage;
         conversation.text = saved.text;
+        conversation.run.load_tools(&saved.loaded);
         conversation.labels = saved.labels;
         conversation.tools = saved.tools;
         conversation.open = saved.open;
@@ -280,6 +282,7 @@ impl Conversation {
             open: self.open.clone(),
             usage,
             labels: self.labels.clone(),
+            loaded: self.run.loaded_tools(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::BoxFuture;
-use haft_dialect::{ExportOptions, PromptCacheTtl, history::Transcript};
+use haft_dialect::{ExportOptions, PromptCacheTtl, ToolSearch, history::Transcript};
 
 use super::model::{Model, Price};
 use crate::{
@@ -33,7 +33,8 @@ pub struct Agent {
     pub max_tokens: u64,
     /// The price of the model, if the model does not know it.
     pub price: Option<Price>,
-    /// How tools are shown to the model. The default marks them for the provider's prompt cache.
+    /// How tools are shown to the model. The default marks them for the provider's prompt cache,
+    /// and leaves deferred tools to the provider's tool search where it has one.
     pub export: ExportOptions,
     pub(super) selector: Option<Arc<dyn ToolSelector>>,
 }
@@ -96,7 +97,9 @@ impl Agent {
             on_context_limit: OnContextLimit::default(),
             max_tokens: 4_096,
             price: None,
-            export: ExportOptions::default().cache(PromptCacheTtl::FiveMinutes),
+            export: ExportOptions::default()
+                .cache(PromptCacheTtl::FiveMinutes)
+                .search(ToolSearch::Ranked),
             selector: None,
         }
     }

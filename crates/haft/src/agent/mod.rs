@@ -29,9 +29,11 @@ mod run_stream;
 mod runner;
 mod output;
 mod sub_agent;
+mod agent_file;
 mod script;
 
 pub use self::{
+    agent_file::AgentFile,
     approvals::DeferredApprovals,
     control::RunHandle,
     definition::{Agent, OnContextLimit, OnToolFailure, ToolSelector},

@@ -269,12 +269,6 @@ impl fmt::Debug for ModelRequest<'_> {
     }
 }
 
-/// Estimates the tokens of a text of this many bytes. Three bytes a token is more than most texts
-/// need, so that a reservation is rather too large.
-pub(super) fn estimate_tokens(bytes: usize) -> u64 {
-    u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// How often the model may correct its answer.
-const MAX_CORRECTIONS: usize = 2;
+pub(super) const MAX_CORRECTIONS: usize = 2;
 
 /// The result of a run with a typed answer.
 #[derive(Debug)]
@@ -83,10 +83,7 @@ impl Runner {
                 return Ok(TypedResult { output: None, result });
             }
             corrections += 1;
-            chat.add_note(&format!(
-                "your answer does not have the requested form: {problem}. Answer again, with \
-                 nothing but the JSON"
-            ));
+            chat.add_note(&correction(&problem));
             let executions = std::mem::take(&mut result.executions);
             result = chat.ask_typed(None, &schema, EventSink::default()).await?;
             result.executions.splice(0..0, executions);
@@ -95,7 +92,10 @@ impl Runner {
 }
 
 /// Reads an answer. A code fence around it is not part of it.
-fn parse<T: DeserializeOwned>(schema: &crate::schema::Schema, text: &str) -> Result<T, String> {
+pub(super) fn parse<T: DeserializeOwned>(
+    schema: &crate::schema::Schema,
+    text: &str,
+) -> Result<T, String> {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let text = match inner {
@@ -110,6 +110,14 @@ fn parse<T: DeserializeOwned>(schema: &crate::schema::Schema, text: &str) -> Res
         return Err(problems.join("; "));
     }
     serde_json::from_value(json).map_err(|error| error.to_string())
+}
+
+/// The note to a model whose answer does not fit.
+pub(super) fn correction(problem: &str) -> String {
+    format!(
+        "your answer does not have the requested form: {problem}. Answer again, with nothing but \
+         the JSON"
+    )
 }
 
 /// The part of the instructions that asks for a typed answer.

@@ -20,9 +20,9 @@ use serde_json::Value;
 
 use super::{
     event::{AgentEvent, EventSink},
-    model::{Usage, estimate_tokens},
+    model::Usage,
 };
-use crate::turn::CallScheduler;
+use crate::{text::estimate_tokens, turn::CallScheduler};
 
 /// The maximum number of calls in one message.
 const MAX_CALLS: usize = 4_096;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_core::{BoxFuture, CallId, Error, ErrorKind, Label, RunId};
+use haft_core::{BoxFuture, CallId, Error, ErrorKind, Label, RunId, ToolName};
 use haft_dialect::history::{AssistantPart, PastResult, Transcript};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,9 @@ pub struct SavedRun {
     /// The labels of the results that were not clean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<(CallId, Label)>,
+    /// The deferred tools that the run has loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<ToolName>,
 }
 
 /// A message of the model whose calls are not all answered.

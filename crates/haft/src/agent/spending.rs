@@ -9,12 +9,12 @@ use super::{
     context::{self, Shrunk},
     conversation::Conversation,
     event::AgentEvent,
-    model::{Price, estimate_tokens},
+    model::Price,
     reply::Reply,
     result::{EndReason, RunUsage},
     run_loop::{Loop, limit},
 };
-use crate::registry::ToolSnapshot;
+use crate::{registry::ToolSnapshot, text::estimate_tokens};
 
 /// What was reserved for a model call.
 pub(super) struct Reserved {
@@ -106,7 +106,7 @@ impl Loop<'_> {
 
     /// The tokens of the instructions and the tools.
     pub(super) fn fixed_tokens(&self, export: &ToolExport) -> u64 {
-        estimate_tokens(self.instructions.len().saturating_add(export.as_str().len()))
+        estimate_tokens(self.instructions.len().saturating_add(export.prompt_bytes()))
     }
 
     /// Counts what the model call used in place of what was reserved.

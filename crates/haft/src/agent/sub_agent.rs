@@ -2,18 +2,31 @@
 //!
 //! The sub-agent works in a sub-run: it has a share of the budget, starts with what the parent has
 //! read, and its calls go through the same policy. Starting it is a call of a tool, so the policy
-//! decides about that as well.
+//! decides about that as well. Only its answer comes back: the final text, or JSON of a declared
+//! schema.
 
 use std::sync::Arc;
 
-use haft_core::{DynTool, Failure, FailureCode, ToolContext, ToolSpec};
+use haft_core::{DynTool, Error, ErrorKind, Failure, FailureCode, Output, ToolContext, ToolSpec};
 use serde_json::{Value, json};
 
 use super::{
-    control::RunHandle, conversation::Conversation, definition::Agent, event::EventSink,
-    result::RunStatus, run_loop::Loop, runner::Runner,
+    control::RunHandle,
+    conversation::Conversation,
+    definition::Agent,
+    event::EventSink,
+    output::{MAX_CORRECTIONS, correction, parse},
+    result::{RunResult, RunStatus},
+    run_loop::Loop,
+    runner::Runner,
 };
-use crate::{run::Run, runtime::Runtime};
+use crate::{run::Run, runtime::Runtime, schema::Schema};
+
+/// The schema of an answer, compiled and as it is shown.
+struct DeclaredResult {
+    schema: Value,
+    compiled: Schema,
+}
 
 impl Agent {
     /// Makes a tool that runs this agent on a task and returns its answer.
@@ -23,7 +36,25 @@ impl Agent {
     /// deferred.
     #[must_use]
     pub fn into_tool(self, spec: ToolSpec) -> DynTool {
-        let schema = json!({
+        self.tool_with(spec, None)
+    }
+
+    /// Makes a tool that runs this agent and returns JSON of this schema, and nothing else of what
+    /// the agent wrote or read. An answer that does not match is returned to the agent with the
+    /// problems, at most twice; then the call fails.
+    ///
+    /// # Errors
+    /// Fails if the schema does not compile.
+    pub fn into_tool_with_result(self, spec: ToolSpec, schema: Value) -> Result<DynTool, Error> {
+        let compiled = Schema::compile(&schema).map_err(|error| {
+            let why = format!("the result of the agent `{}` has no usable schema", self.name);
+            Error::new(ErrorKind::BadSchema, why).because(error)
+        })?;
+        Ok(self.tool_with(spec, Some(Arc::new(DeclaredResult { schema, compiled }))))
+    }
+
+    fn tool_with(self, spec: ToolSpec, declared: Option<Arc<DeclaredResult>>) -> DynTool {
+        let input = json!({
             "type": "object",
             "properties": {
                 "task": {
@@ -34,16 +65,21 @@ impl Agent {
             },
             "required": ["task"],
         });
-        DynTool::new(spec, schema, move |arguments: Arc<Value>, cx: ToolContext| {
-            let agent = self.clone();
+        DynTool::new(spec, input, move |arguments: Arc<Value>, cx: ToolContext| {
+            let (agent, declared) = (self.clone(), declared.clone());
             async move {
                 let task = arguments["task"].as_str().unwrap_or_default().to_owned();
-                agent.work_below(&cx, &task).await
+                agent.work_below(&cx, &task, declared.as_deref()).await
             }
         })
     }
 
-    async fn work_below(&self, cx: &ToolContext, task: &str) -> Result<String, Failure> {
+    async fn work_below(
+        &self,
+        cx: &ToolContext,
+        task: &str,
+        declared: Option<&DeclaredResult>,
+    ) -> Result<Output, Failure> {
         let Some(builder) = Run::sub_run_of(cx) else {
             return Err(Failure::failed("the agent can only run inside of a runtime"));
         };
@@ -53,11 +89,39 @@ impl Agent {
         let mut conversation = Conversation::new(run, runner.now());
         // The task was written by a model, so it does not count as the user's text.
         conversation.add_host_text(task);
-        let work = Loop::new(&runner, self, RunHandle::default(), EventSink::default());
-        let work = work.map_err(|error| {
-            Failure::failed("the agent could not be started").with_source(error)
-        })?;
-        let result = work.drive(&mut conversation).await;
+        let work = || -> Result<Loop<'_>, Failure> {
+            let work = Loop::new(&runner, self, RunHandle::default(), EventSink::default());
+            work.map_err(|error| {
+                Failure::failed("the agent could not be started").with_source(error)
+            })
+        };
+        let Some(declared) = declared else {
+            let result = work()?.drive(&mut conversation).await;
+            return self.answer(result).map(Output::text);
+        };
+        let mut corrections = 0;
+        loop {
+            let work = work()?.with_output(&declared.schema);
+            let text = self.answer(work.drive(&mut conversation).await)?;
+            match parse::<Value>(&declared.compiled, &text) {
+                Ok(answer) => return Ok(Output::json(answer)),
+                Err(problem) if corrections == MAX_CORRECTIONS => {
+                    let name = &self.name;
+                    let why =
+                        format!("the answer of the agent `{name}` has another form: {problem}");
+                    return Err(Failure::failed(why));
+                }
+                Err(problem) => {
+                    corrections += 1;
+                    let note = format!("[note from the host: {}]", correction(&problem));
+                    conversation.add_host_text(&note);
+                }
+            }
+        }
+    }
+
+    /// The text of a run that has answered.
+    fn answer(&self, result: RunResult) -> Result<String, Failure> {
         match result.state {
             RunStatus::Completed | RunStatus::Degraded => Ok(result.text),
             RunStatus::Cancelled => {

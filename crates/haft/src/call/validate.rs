@@ -313,6 +313,21 @@ pub(crate) fn resolve(
     }
 }
 
+/// Adds the schema of a tool to a failure of its arguments. The model has not seen the schema of a
+/// deferred tool.
+#[cold]
+pub(crate) fn with_schema(entry: &RegisteredTool, failure: Failure) -> Failure {
+    let is_invalid =
+        matches!(failure.code(), FailureCode::BadArguments | FailureCode::UnparseableArguments);
+    let schema = entry.input_schema().to_string();
+    if !is_invalid || schema.len() > MAX_SCHEMA_BYTES {
+        return failure;
+    }
+    let name = entry.name();
+    let message = format!("{}\nThe schema of `{name}`: {schema}", failure.message());
+    failure.with_message(message)
+}
+
 /// Takes a call in for a tool that is already resolved.
 pub(crate) fn validate(
     entry: Arc<RegisteredTool>,
@@ -455,6 +470,8 @@ fn without_secret(schema: &Schema, failure: Failure) -> Failure {
 
 /// Data is nested no deeper than text may be.
 const MAX_DEPTH: usize = 128;
+/// The longest schema in a message, in bytes. A longer one is shown from the next turn on.
+const MAX_SCHEMA_BYTES: usize = 8_000;
 /// Maximum length of a tool name in a message, in characters: a model may have written a page.
 const MAX_NAME_CHARS: usize = 80;
 

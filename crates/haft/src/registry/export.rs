@@ -1,15 +1,22 @@
 //! Exports the tools of a snapshot to a provider, and caches the latest exports.
+//!
+//! Deferred tools are left out, and the list of their names is part of the description of
+//! `tool_search`. Where the provider has a tool search of its own and the options ask for it, they
+//! are marked as deferred instead, and `tool_search` is left out.
 
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::Exposure;
-use haft_dialect::{Dialect, ExportOptions, ToolAnnotations, ToolDefinition, ToolExport};
+use haft_core::{Exposure, ToolName};
+use haft_dialect::{
+    Dialect, ExportOptions, ToolAnnotations, ToolChoice, ToolDefinition, ToolExport, ToolSearch,
+};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-use super::{RegisteredTool, ToolSnapshot};
+use super::{RegisteredTool, TOOL_SEARCH, ToolSnapshot, deferral::DeferredSet};
 
 /// The part of a registered tool that providers receive.
 impl<'a> From<&'a RegisteredTool> for ToolDefinition<'a> {
@@ -63,6 +70,38 @@ impl fmt::Debug for Exports {
     }
 }
 
+/// How deferred tools are kept out of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deferral {
+    /// By haft: they are left out, and `tool_search` finds them.
+    Own,
+    /// By the provider: they are marked, and the provider's search finds them.
+    Provider,
+    /// Not at all: clients of MCP list every tool.
+    Off,
+}
+
+impl Deferral {
+    fn of(dialect: Dialect, options: &ExportOptions) -> Self {
+        let is_native = matches!(options.search, Some(ToolSearch::Regex | ToolSearch::Ranked));
+        match dialect {
+            Dialect::Mcp => Self::Off,
+            Dialect::Anthropic | Dialect::OpenAiResponses if is_native => Self::Provider,
+            _ => Self::Own,
+        }
+    }
+}
+
+fn export_of<'a>(
+    tools: impl Iterator<Item = &'a Arc<RegisteredTool>>,
+    dialect: Dialect,
+    options: &ExportOptions,
+) -> ToolExport {
+    let definitions: Vec<ToolDefinition<'_>> =
+        tools.map(|entry| ToolDefinition::from(&**entry)).collect();
+    ToolExport::of(dialect, &definitions, options)
+}
+
 impl ToolSnapshot {
     /// Shows the tools of this turn to a provider. An unchanged set costs nothing the second time.
     #[must_use]
@@ -73,14 +112,93 @@ impl ToolSnapshot {
     /// Shows the tools of this turn to a provider, with choices of the host's.
     #[must_use]
     pub fn export_with(&self, dialect: Dialect, options: &ExportOptions) -> Arc<ToolExport> {
-        let key = (*self.raw_fingerprint(), dialect, options.clone());
-        let export = self.exports().get(key, || {
-            let definitions: Vec<ToolDefinition<'_>> =
-                self.entries().map(|entry| ToolDefinition::from(&**entry)).collect();
-            ToolExport::of(dialect, &definitions, options)
+        let way = Deferral::of(dialect, options);
+        let key = (self.export_fingerprint(way), dialect, options.clone());
+        let export = self.exports().get(key, || match (self.deferral(), way) {
+            (Some((set, loaded)), Deferral::Own) => self.leave_out(set, loaded, dialect, options),
+            (Some((set, _)), Deferral::Provider) => self.mark(set, dialect, options),
+            (None, Deferral::Own | Deferral::Provider) => {
+                let tools = self.entries().filter(|entry| *entry.registered() != TOOL_SEARCH);
+                export_of(tools, dialect, options)
+            }
+            (_, Deferral::Off) => export_of(self.entries(), dialect, options),
         });
         self.remember(Arc::clone(&export));
         export
+    }
+
+    /// Exports what is not deferred, then what the run has loaded. The beginning stays the same
+    /// when a tool is loaded, so that the provider's prompt cache stays valid.
+    fn leave_out(
+        &self,
+        set: &DeferredSet,
+        loaded: &[ToolName],
+        dialect: Dialect,
+        options: &ExportOptions,
+    ) -> ToolExport {
+        let is_chosen = |entry: &RegisteredTool| match &options.choice {
+            Some(ToolChoice::Tool(name)) => *entry.name() == *name.as_str(),
+            _ => false,
+        };
+        let (deferred, shown): (Vec<_>, Vec<_>) =
+            self.entries_at().partition(|(at, _)| set.has(*at));
+        let loaded = loaded.iter().filter_map(|name| self.get(name.as_str()));
+        let loaded =
+            loaded.filter(|entry| deferred.iter().any(|(_, own)| own.name() == entry.name()));
+        let mut late: Vec<&Arc<RegisteredTool>> = loaded.collect();
+        for (_, entry) in &deferred {
+            if is_chosen(entry) && !late.iter().any(|own| own.name() == entry.name()) {
+                late.push(entry);
+            }
+        }
+        let mut text = String::new();
+        let mut definitions = Vec::with_capacity(shown.len() + late.len());
+        if let Some((_, search)) = shown.iter().find(|(_, e)| *e.registered() == TOOL_SEARCH) {
+            text = format!(
+                "{}\n\nTools that are not loaded, by name:\n{}",
+                search.spec().description,
+                set.listing()
+            );
+        }
+        for entry in shown.iter().map(|(_, entry)| *entry).chain(late) {
+            let mut definition = ToolDefinition::from(&**entry);
+            definition.deferred = false;
+            if *entry.registered() == TOOL_SEARCH {
+                definition.description = &text;
+            }
+            definitions.push(definition);
+        }
+        // The provider's own search is not asked for.
+        let mut options = options.clone();
+        options.search = None;
+        ToolExport::of(dialect, &definitions, &options)
+    }
+
+    /// Exports everything, and marks deferred tools for the provider's own search.
+    fn mark(&self, set: &DeferredSet, dialect: Dialect, options: &ExportOptions) -> ToolExport {
+        let tools = self.entries_at().filter(|(_, entry)| *entry.registered() != TOOL_SEARCH);
+        let definitions = tools.map(|(at, entry)| {
+            let mut definition = ToolDefinition::from(&**entry);
+            definition.deferred = set.has(at);
+            definition
+        });
+        ToolExport::of(dialect, &definitions.collect::<Vec<_>>(), options)
+    }
+
+    /// Hashes what decides about an export besides the offered tools.
+    fn export_fingerprint(&self, way: Deferral) -> [u8; 32] {
+        let own = *self.raw_fingerprint();
+        let Some((set, loaded)) = self.deferral() else { return own };
+        let mut hasher = Sha256::new();
+        hasher.update(own);
+        hasher.update(set.budget.unwrap_or(u64::MAX).to_le_bytes());
+        if way == Deferral::Own {
+            for name in loaded {
+                hasher.update(name.as_str());
+                hasher.update([0]);
+            }
+        }
+        hasher.finalize().into()
     }
 
     /// What this turn showed last in a dialect; by default, what it would show.

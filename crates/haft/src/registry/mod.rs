@@ -8,7 +8,12 @@ mod registered_tool;
 mod fill;
 mod source;
 mod view;
+mod hidden;
 mod snapshot;
+mod words;
+mod search_index;
+mod deferral;
+mod find;
 mod export;
 
 use std::{
@@ -28,10 +33,15 @@ use haft_core::{
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::snapshot::{Found, ToolSet};
+pub(crate) use self::{
+    deferral::TOOL_SEARCH,
+    snapshot::{Found, ToolSet},
+};
 pub use self::{
+    find::{PromptCost, ToolQuery},
+    hidden::HiddenReason,
     registered_tool::RegisteredTool,
-    snapshot::{HiddenReason, ToolSnapshot},
+    snapshot::ToolSnapshot,
     source::ToolSource,
     view::ToolView,
 };

@@ -19,6 +19,7 @@ use crate::{
     layers::ToolLayers,
     policy::{PolicyTool, ToolTraits},
     schema::Schema,
+    text::estimate_tokens,
 };
 
 /// One registered tool, frozen.
@@ -45,6 +46,8 @@ pub struct RegisteredTool {
     hash: [u8; 32],
     /// The root directories that its calls work in, if it declares them.
     roots: Arc<[PathBuf]>,
+    /// The size of its definition in a request, in bytes.
+    definition_bytes: usize,
 }
 
 impl RegisteredTool {
@@ -103,8 +106,10 @@ impl RegisteredTool {
                 ));
             }
         }
+        let definition_bytes = spec.description.len() + json_bytes(&closed);
         let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
         Ok(Self {
+            definition_bytes,
             declared: spec.profile(),
             source: Arc::clone(source),
             slots: spec
@@ -182,6 +187,7 @@ impl RegisteredTool {
             layers: Arc::clone(&self.layers),
             hash: self.hash,
             roots: Arc::clone(&self.roots),
+            definition_bytes: self.definition_bytes,
         }
     }
 
@@ -271,6 +277,13 @@ impl RegisteredTool {
         tool
     }
 
+    /// Returns how many tokens its definition takes in a request, approximately: its name, its
+    /// description and its schema.
+    #[must_use]
+    pub fn definition_tokens(&self) -> u64 {
+        estimate_tokens(self.definition_bytes + self.name.as_str().len() + DEFINITION_KEYS_BYTES)
+    }
+
     pub(crate) fn raw_hash(&self) -> &[u8; 32] {
         &self.hash
     }
@@ -320,6 +333,26 @@ impl fmt::Debug for RegisteredTool {
             .field("source", &self.source)
             .finish_non_exhaustive()
     }
+}
+
+/// The keys and punctuation around a name, a description and a schema, in bytes.
+const DEFINITION_KEYS_BYTES: usize = 50;
+
+/// Counts the bytes of a value as JSON.
+fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// Makes the root an object schema, and closes it if unknown arguments are refused and the schema

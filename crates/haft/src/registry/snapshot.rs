@@ -7,7 +7,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -16,13 +15,20 @@ use haft_dialect::{Dialect, ToolExport};
 use haft_policy::HidesRevision;
 use sha2::{Digest, Sha256};
 
-use super::{RegisteredTool, ToolView, export::Exports};
+use super::{
+    RegisteredTool, ToolView,
+    deferral::{DeferredSet, LazyIndex, TOOL_SEARCH},
+    export::Exports,
+    hidden::{HiddenReason, unavailable},
+    search_index::SearchIndex,
+    view::ToolNames,
+};
 use crate::{host_code::caught, near::NearIndex, policy::Policy};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
 pub(crate) struct ToolSet {
-    entries: Vec<Arc<RegisteredTool>>,
+    entries: Arc<[Arc<RegisteredTool>]>,
     by_name: HashMap<ToolName, usize, RandomState>,
     aliases: HashMap<String, usize, RandomState>,
     fingerprint: [u8; 32],
@@ -35,6 +41,12 @@ pub(crate) struct ToolSet {
     near: OnceLock<NearIndex>,
     /// What the policies hid that were asked last.
     hidden: Mutex<Vec<(HidesRevision, Arc<Withheld>)>>,
+    /// The index for `tool_search`.
+    search: Arc<LazyIndex>,
+    /// In a view: the position here of each tool of the index.
+    positions: Option<Vec<Option<usize>>>,
+    /// The position of `tool_search`.
+    search_tool: Option<usize>,
 }
 
 /// Number of policies whose answers a tool set keeps: runtimes may share a registry.
@@ -45,6 +57,14 @@ const MAX_HIDDEN_SETS: usize = 4;
 struct Withheld {
     reasons: HashMap<ToolName, HiddenReason>,
     fingerprint: [u8; 32],
+    /// Which of the others are deferred, for the budget that was asked last.
+    deferred: Mutex<Option<Arc<DeferredSet>>>,
+}
+
+impl Withheld {
+    fn new(reasons: HashMap<ToolName, HiddenReason>, fingerprint: [u8; 32]) -> Self {
+        Self { reasons, fingerprint, deferred: Mutex::default() }
+    }
 }
 
 impl ToolSet {
@@ -73,7 +93,23 @@ impl ToolSet {
         let fingerprint = hasher.finalize().into();
         let exports = Exports::default();
         let (near, hidden) = (OnceLock::new(), Mutex::default());
-        Self { entries, by_name, aliases, fingerprint, own, conditional, exports, near, hidden }
+        let search_tool = entries.iter().take(own).position(|e| *e.registered() == TOOL_SEARCH);
+        let entries: Arc<[_]> = entries.into();
+        let search = Arc::new(LazyIndex::new(Arc::clone(&entries)));
+        Self {
+            entries,
+            by_name,
+            aliases,
+            fingerprint,
+            own,
+            conditional,
+            exports,
+            near,
+            hidden,
+            search,
+            positions: None,
+            search_tool,
+        }
     }
 
     pub(crate) fn entries(&self) -> &[Arc<RegisteredTool>] {
@@ -106,7 +142,7 @@ impl ToolSet {
             }
         }
         let (mut reasons, mut has_panicked) = (HashMap::new(), false);
-        for entry in &self.entries {
+        for entry in self.entries() {
             // FAIL CLOSED: a policy that panics hides the tool.
             let why = caught(|| policy.hides(&entry.policy_tool(), scope)).unwrap_or_else(|_| {
                 has_panicked = true;
@@ -134,7 +170,7 @@ impl ToolSet {
     /// Hashes the tools that are left.
     fn without(&self, reasons: HashMap<ToolName, HiddenReason>) -> Withheld {
         if reasons.is_empty() {
-            return Withheld { reasons, fingerprint: self.fingerprint };
+            return Withheld::new(reasons, self.fingerprint);
         }
         let mut hasher = Sha256::new();
         for entry in self.entries.iter().filter(|e| !reasons.contains_key(e.name())) {
@@ -142,25 +178,73 @@ impl ToolSet {
             hasher.update([0]);
             hasher.update(entry.raw_hash());
         }
-        Withheld { reasons, fingerprint: hasher.finalize().into() }
+        Withheld::new(reasons, hasher.finalize().into())
+    }
+
+    /// Returns which tools are deferred; `None` if there are none, or no tool to search them. The
+    /// answer is computed once for each set of hidden tools.
+    fn deferred(&self, withheld: &Withheld, budget: Option<u64>) -> Option<Arc<DeferredSet>> {
+        let search = self.entries.get(self.search_tool?)?;
+        if withheld.reasons.contains_key(search.name()) {
+            return None;
+        }
+        let mut known = lock(&withheld.deferred);
+        let set = match &*known {
+            Some(set) if set.budget == budget => Arc::clone(set),
+            _ => {
+                let is_offered = |name: &ToolName| !withheld.reasons.contains_key(name);
+                let set = Arc::new(DeferredSet::new(&self.entries, self.own, budget, is_offered));
+                *known = Some(Arc::clone(&set));
+                set
+            }
+        };
+        (set.count() > 0).then_some(set)
+    }
+
+    /// Returns the index for searches; made once.
+    pub(super) fn index(&self) -> &SearchIndex {
+        self.search.get()
+    }
+
+    /// Returns the best matches among tools that may be found.
+    pub(super) fn search_words(
+        &self,
+        words: &str,
+        limit: usize,
+        may_find: impl Fn(&RegisteredTool) -> bool,
+    ) -> Vec<&Arc<RegisteredTool>> {
+        let here = |at: usize| match &self.positions {
+            Some(positions) => self.entries.get(positions.get(at).copied().flatten()?),
+            None => self.entries.get(at),
+        };
+        let may_find = |at: usize| here(at).is_some_and(|tool| may_find(tool));
+        let found = self.index().search(words, limit, may_find);
+        found.into_iter().filter_map(here).collect()
     }
 
     /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
     pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
         let mut taken: HashSet<ToolName, RandomState> = HashSet::default();
+        let mut here = vec![None; self.entries.len()];
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
             if at == self.own {
                 own = shown.len();
             }
-            let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
+            let names =
+                ToolNames { known_as: entry.known_as(), is_remote: entry.remote().is_some() };
+            let shown_as = view.shown(entry.name().as_str(), entry.spec(), names);
+            let Some(name) = shown_as else { continue };
             let seen = if *entry.name() == *name {
                 Arc::clone(entry)
             } else {
                 Arc::new(entry.renamed(name.as_str().into()))
             };
             if ToolName::is_safe(&name) && taken.insert(seen.name().clone()) {
+                if let Some(here) = here.get_mut(at) {
+                    *here = Some(shown.len());
+                }
                 shown.push(seen);
             } else {
                 problems.push(format!(
@@ -172,37 +256,13 @@ impl ToolSet {
         if self.own >= self.entries.len() {
             own = shown.len();
         }
-        Self::new(shown, own)
-    }
-}
-
-/// Why a tool that exists is not offered this turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HiddenReason {
-    /// Its own `enabled` returned false.
-    Disabled,
-    /// A rule denies every call of it; the rule's reason.
-    Denied(String),
-    /// The host supplies no value of this type.
-    MissingValue(&'static str),
-    /// It needs user interaction, and no approver is configured.
-    NeedsInteraction,
-    /// The selector of the agent did not choose it for this turn.
-    NotSelected,
-}
-
-impl fmt::Display for HiddenReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Disabled => f.write_str("it is currently disabled"),
-            Self::Denied(reason) => f.write_str(reason),
-            Self::MissingValue(_) => f.write_str("the host did not supply what it needs"),
-            Self::NeedsInteraction => {
-                f.write_str("it needs user interaction, and no approver is configured")
-            }
-            Self::NotSelected => f.write_str("it was not selected for this turn"),
-        }
+        let mut view = Self::new(shown, own);
+        view.positions = Some(match &self.positions {
+            Some(above) => above.iter().map(|at| here.get((*at)?).copied().flatten()).collect(),
+            None => here,
+        });
+        view.search = Arc::clone(&self.search);
+        view
     }
 }
 
@@ -212,6 +272,12 @@ pub struct ToolSnapshot {
     tool_set: Arc<ToolSet>,
     withheld: Arc<Withheld>,
     problems: Vec<String>,
+    /// The tools whose definitions are left out of requests, before any was loaded.
+    deferred: Option<Arc<DeferredSet>>,
+    /// The deferred tools that the run has loaded.
+    loaded: Arc<Vec<ToolName>>,
+    /// The budget of tokens above which tools are deferred.
+    budget: Option<u64>,
     /// What was asked of it; most turns ask nothing.
     asked: Mutex<Option<Box<Asked>>>,
 }
@@ -256,7 +322,16 @@ impl ToolSnapshot {
                 withheld = Arc::new(tool_set.without(reasons));
             }
         }
-        Self { tool_set, withheld, problems, asked: Mutex::default() }
+        let (deferred, loaded, budget) = (None, Arc::default(), None);
+        Self { tool_set, withheld, problems, deferred, loaded, budget, asked: Mutex::default() }
+    }
+
+    /// Defers tools: those that say so, and above a budget of tokens those with `Auto` exposure.
+    /// Tools that the run has loaded are shown again.
+    pub(crate) fn defer(mut self, budget: Option<u64>, loaded: Arc<Vec<ToolName>>) -> Self {
+        self.deferred = self.tool_set.deferred(&self.withheld, budget);
+        (self.budget, self.loaded) = (budget, loaded);
+        self
     }
 
     /// Withholds every tool that is not among these names.
@@ -269,11 +344,18 @@ impl ToolSnapshot {
             reasons.entry(name.clone()).or_insert(HiddenReason::NotSelected);
         }
         self.withheld = Arc::new(self.tool_set.without(reasons));
+        self.deferred = self.tool_set.deferred(&self.withheld, self.budget);
     }
 
     /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.tool_set.entries().iter().filter(|e| !self.withheld.reasons.contains_key(e.name()))
+    }
+
+    /// Iterates over the same with the position of each in the tool set.
+    pub(super) fn entries_at(&self) -> impl Iterator<Item = (usize, &Arc<RegisteredTool>)> {
+        let all = self.tool_set.entries().iter().enumerate();
+        all.filter(|(_, e)| !self.withheld.reasons.contains_key(e.name()))
     }
 
     /// Returns an offered tool by its name or, for own tools, an alias.
@@ -306,6 +388,23 @@ impl ToolSnapshot {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.withheld.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns whether a tool is offered but its definition is left out of requests, because it is
+    /// deferred and the run has not loaded it. It can still be called.
+    #[must_use]
+    pub fn is_deferred(&self, tool: &RegisteredTool) -> bool {
+        let Some(set) = &self.deferred else { return false };
+        let at = self.tool_set.by_name.get(tool.name());
+        at.is_some_and(|at| set.has(*at)) && !self.loaded.contains(tool.name())
+    }
+
+    pub(super) fn deferral(&self) -> Option<(&DeferredSet, &[ToolName])> {
+        Some((self.deferred.as_deref()?, &self.loaded))
+    }
+
+    pub(super) fn tool_set(&self) -> &ToolSet {
+        &self.tool_set
     }
 
     pub(super) fn raw_fingerprint(&self) -> &[u8; 32] {
@@ -360,28 +459,6 @@ impl ToolSnapshot {
         suggestions.insert(name.into(), found);
         found.and_then(|at| entries.get(at))
     }
-}
-
-/// Returns why a tool cannot be used in this scope.
-fn unavailable(entry: &RegisteredTool, scope: &Scope, interactive: bool) -> Option<HiddenReason> {
-    let spec = entry.spec();
-    if let Some(enabled) = &spec.enabled
-        // FAIL CLOSED: a panic in `enabled` disables the tool.
-        && !caught(|| enabled(scope)).unwrap_or(false)
-    {
-        return Some(HiddenReason::Disabled);
-    }
-    if spec.requires_user_interaction && !interactive {
-        return Some(HiddenReason::NeedsInteraction);
-    }
-    let missing = |n: &&haft_core::Dependency| match n.kind {
-        DependencyKind::RunState => !scope.run_state.has(n.type_id),
-        DependencyKind::State => !scope.state.has(n.type_id),
-    };
-    if let Some(need) = spec.needs.iter().find(missing) {
-        return Some(HiddenReason::MissingValue(need.type_name));
-    }
-    None
 }
 
 #[cfg(test)]
@@ -467,6 +544,27 @@ mod tests {
             costs.iter().any(|(index, look)| *look <= *index * 10),
             "indexing 4 000 tools, and a view of them: {costs:?}"
         );
+    }
+
+    #[test]
+    fn search_index_is_made_once_for_a_tool_set_and_its_views() {
+        let tool_set = tool_set(10);
+        let view = tool_set.through_view(&ToolView::all().hide("service_3_*"), &mut Vec::new());
+        let narrower = view.through_view(&ToolView::all().hide("service_4_*"), &mut Vec::new());
+        assert!(std::ptr::eq(tool_set.index(), view.index()));
+        assert!(std::ptr::eq(tool_set.index(), narrower.index()));
+        let found = |set: &ToolSet| -> Vec<String> {
+            let found = set.search_words("service lookup", 20, |_| true);
+            found.iter().map(|tool| tool.name().to_string()).collect()
+        };
+        assert_eq!(
+            (found(&tool_set).len(), found(&view).len(), found(&narrower).len()),
+            (10, 9, 8)
+        );
+        assert!(!found(&narrower).iter().any(|name| name.contains('3') || name.contains('4')));
+        let first = take(&tool_set, &AllowAll).defer(Some(0), Arc::default());
+        let second = take(&tool_set, &AllowAll).defer(Some(0), Arc::default());
+        assert!(std::ptr::eq(first.tool_set().index(), second.tool_set().index()));
     }
 
     /// Hides the tools of an even number, and counts how often it is asked.

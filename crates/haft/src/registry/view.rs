@@ -24,6 +24,27 @@ enum Rule {
     Rename(String, String),
     Hide(NameGlob),
     Filter(Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>),
+    Only(Vec<NameGlob>),
+    Without(Vec<NameGlob>),
+}
+
+/// The names of a tool that a view compares.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ToolNames<'a> {
+    /// The names of equivalent tools in other programs, such as `Bash`.
+    pub(crate) known_as: &'a [&'static str],
+    /// Whether it comes from a source; other programs call it `mcp__` and its name.
+    pub(crate) is_remote: bool,
+}
+
+impl ToolNames<'_> {
+    fn match_one(self, name: &str, patterns: &[NameGlob]) -> bool {
+        patterns.iter().any(|pattern| {
+            pattern.matches(name)
+                || self.known_as.iter().any(|known| pattern.matches(known))
+                || self.is_remote && pattern.matches(&format!("mcp__{name}"))
+        })
+    }
 }
 
 impl ToolView {
@@ -61,13 +82,34 @@ impl ToolView {
         self
     }
 
+    /// Shows only the tools whose name matches one of the patterns. Names of equivalent tools in
+    /// other programs count too: `Bash` shows `shell`.
+    #[must_use]
+    pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.0.push(Rule::Only(patterns.into_iter().map(NameGlob::new).collect()));
+        self
+    }
+
+    /// Hides the tools whose name matches one of the patterns, compared as by
+    /// [`only`](Self::only).
+    #[must_use]
+    pub fn without(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.0.push(Rule::Without(patterns.into_iter().map(NameGlob::new).collect()));
+        self
+    }
+
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the name under which a tool is shown, or `None` if it is hidden. Rules apply in the
     /// order they were added, each to the name that the ones before it produced.
-    pub(crate) fn shown(&self, name: &str, spec: &ToolSpec) -> Option<String> {
+    pub(crate) fn shown(
+        &self,
+        name: &str,
+        spec: &ToolSpec,
+        names: ToolNames<'_>,
+    ) -> Option<String> {
         let mut name = name.to_owned();
         for rule in &self.0 {
             match rule {
@@ -78,7 +120,13 @@ impl ToolView {
                 Rule::Filter(keep) if !crate::host_code::caught(|| keep(spec)).unwrap_or(false) => {
                     return None;
                 }
-                Rule::Rename(..) | Rule::Hide(_) | Rule::Filter(_) => {}
+                Rule::Only(patterns) if !names.match_one(&name, patterns) => return None,
+                Rule::Without(patterns) if names.match_one(&name, patterns) => return None,
+                Rule::Rename(..)
+                | Rule::Hide(_)
+                | Rule::Filter(_)
+                | Rule::Only(_)
+                | Rule::Without(_) => {}
             }
         }
         Some(name)
@@ -98,9 +146,26 @@ mod tests {
     #[test]
     fn rules_apply_in_order() {
         let spec = ToolSpec::new("read", "Reads.");
+        let names = ToolNames::default();
         let view = ToolView::all().prefix("fs_").rename("fs_read", "look").hide("fs_*");
-        assert_eq!(view.shown("read", &spec).as_deref(), Some("look"));
-        assert_eq!(view.shown("write", &spec), None);
-        assert_eq!(ToolView::all().filter(ToolSpec::is_read_only).shown("read", &spec), None);
+        assert_eq!(view.shown("read", &spec, names).as_deref(), Some("look"));
+        assert_eq!(view.shown("write", &spec, names), None);
+        let view = ToolView::all().filter(ToolSpec::is_read_only);
+        assert_eq!(view.shown("read", &spec, names), None);
+    }
+
+    #[test]
+    fn names_of_other_programs_count_for_lists_of_tools() {
+        let spec = ToolSpec::new("shell", "Runs.");
+        let own = ToolNames { known_as: &["Bash"], is_remote: false };
+        let remote = ToolNames { known_as: &[], is_remote: true };
+        let only = ToolView::all().only(["Bash", "mcp__github__get_*"]);
+        assert!(only.shown("shell", &spec, own).is_some());
+        assert!(only.shown("github__get_issue", &spec, remote).is_some());
+        assert!(only.shown("github__close_issue", &spec, remote).is_none());
+        assert!(only.shown("github__get_issue", &spec, ToolNames::default()).is_none());
+        let without = ToolView::all().without(["Bash"]);
+        assert!(without.shown("shell", &spec, own).is_none());
+        assert!(without.shown("read_file", &spec, ToolNames::default()).is_some());
     }
 }

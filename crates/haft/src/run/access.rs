@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haft_core::Scope;
+use haft_core::{Scope, ToolName};
 
 use super::{Inner, Ledger, Run};
 
@@ -20,6 +20,16 @@ impl Run {
     /// Returns the hierarchical number of the run.
     pub(crate) fn line(&self) -> &str {
         &self.0.line
+    }
+
+    /// Shows deferred tools from the next turn on.
+    pub(crate) fn load_tools(&self, names: &[ToolName]) {
+        self.0.load_tools(names.iter());
+    }
+
+    /// Returns the deferred tools that were loaded so far.
+    pub(crate) fn loaded_tools(&self) -> Vec<ToolName> {
+        self.0.loaded_tools().to_vec()
     }
 
     /// Returns the budget; `None` if nothing is limited.

@@ -84,7 +84,17 @@ pub(crate) fn validate_call(
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let cx = core.context(call.id.clone(), call.name.clone(), tool_name);
     let terms = core.terms();
-    let validated = entry.and_then(|entry| validate::validate(entry, call, cx.clone(), terms));
+    let validated = entry.and_then(|entry| {
+        let is_deferred = core.snapshot.is_deferred(&entry);
+        if is_deferred {
+            core.run.load_tools(std::iter::once(entry.name()));
+        }
+        let validated = validate::validate(Arc::clone(&entry), call, cx.clone(), terms);
+        match validated {
+            Err(failure) if is_deferred => Err(validate::with_schema(&entry, failure)),
+            validated => validated,
+        }
+    });
     (cx, validated)
 }
 

@@ -441,6 +441,37 @@ fn agent_runs_on_a_model_of_the_host() {
 }
 
 #[test]
+fn many_tools_are_searched_and_loaded() {
+    insta::assert_snapshot!(output("many_tools"), @r"
+    902 tools, 900 deferred
+    2300 tokens instead of 76813
+    export the invoice report: invoice_export_report, calendar_export_report
+    payroll owner: calendar_archive_owner, calendar_count_owner
+    completed: contract 7: sign draft done; meter 3: count entry done
+    turn 1 tool_search: ok
+    turn 2 contract_sign_draft: ok
+    turn 3 meter_count_entry: bad_arguments
+    turn 4 meter_count_entry: ok
+    ");
+}
+
+#[test]
+fn coordinator_and_workers_share_a_registry() {
+    insta::assert_snapshot!(output("coordinator"), @r"
+    run-1: a turn with 2 tools
+    run-1.1: a turn with 1 tools
+    run-1.1: a turn with 1 tools
+    run-1.1: a turn with 1 tools
+    run-1: a turn with 2 tools
+    run-1.2: a turn with 1 tools
+    run-1.2: a turn with 1 tools
+    run-1: a turn with 2 tools
+    completed: 1814, from the archive. The note is saved.
+    the coordinator has read Untrusted text
+    ");
+}
+
+#[test]
 fn agent_ends_at_each_limit() {
     insta::assert_snapshot!(output("agent_budget"), @r"
     turns: failed, a limit was reached: all turns of this run are used

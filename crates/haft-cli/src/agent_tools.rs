@@ -1,0 +1,29 @@
+//! The tools of an agent: those of every command, `tool_search`, and skills.
+
+use haft::{RuntimeBuilder, registry::ToolRegistryBuilder, search::SearchTools};
+use haft_tools::Skills;
+
+use crate::{builtin, error::Problem, session::Person, setup::Setup, skills};
+
+/// Returns the registry of `haft run` and `haft chat`, and its skills.
+pub(crate) fn registry(
+    setup: &Setup,
+    person: &Person,
+) -> Result<(ToolRegistryBuilder, Skills), Problem> {
+    let skills = skills::find(setup);
+    skills::note_findings(&skills, setup);
+    let registry = builtin::registry(setup, person)?.add(SearchTools).source(skills.clone());
+    Ok((registry, skills))
+}
+
+/// Makes the grants of skills count.
+pub(crate) fn add_grants(
+    runtime: RuntimeBuilder,
+    skills: &Skills,
+    setup: &Setup,
+) -> RuntimeBuilder {
+    if skills.is_empty() {
+        return runtime;
+    }
+    runtime.hook(skills.grants().context(setup.loaded.context.clone()))
+}

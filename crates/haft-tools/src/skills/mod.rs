@@ -1,0 +1,272 @@
+//! Skills: directories with a `SKILL.md` that a model loads when it needs them.
+//!
+//! The model always sees names and descriptions, as part of the tool `skill__load`. That tool
+//! returns the text of a skill, and `skill__read` a file of it. Files are read below the directory
+//! of the skill only, through a directory file descriptor: a symlink that leaves it is refused.
+//! The directories are read again before each turn, so a changed skill takes effect on the next.
+
+mod grants;
+mod load;
+mod read;
+mod skill;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use haft::registry::ToolSource;
+use haft_core::{BoxError, BoxFuture, DynTool};
+use haft_sandbox::{Access, FileKind, PathErrorKind, Workspace};
+
+pub use self::{
+    grants::SkillGrants,
+    skill::{Skill, SkillFinding},
+};
+
+/// The name of the source, and the prefix of its tools.
+const SOURCE: &str = "skill";
+/// How many skills a directory may have; more than a model can choose among.
+const MAX_SKILLS: usize = 200;
+/// The largest `SKILL.md`, in bytes.
+const MAX_SKILL_BYTES: usize = 256 << 10;
+
+/// Skills of one or more directories, as a source of tools. Clones share everything.
+///
+/// ```
+/// use haft::ToolRegistry;
+/// use haft_tools::Skills;
+///
+/// let skills = Skills::new().directory("/srv/project/.claude/skills", false);
+/// assert!(skills.list().is_empty(), "the directory does not exist");
+/// let registry = ToolRegistry::builder().source(skills).build()?;
+/// # Ok::<(), haft::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Skills {
+    roots: Vec<SkillRoot>,
+    known: Arc<Mutex<Known>>,
+    grants: SkillGrants,
+}
+
+/// A directory that has a directory for each skill.
+#[derive(Debug, Clone)]
+struct SkillRoot {
+    path: PathBuf,
+    is_trusted: bool,
+}
+
+/// What was read last.
+#[derive(Default)]
+struct Known {
+    skills: Arc<Vec<Skill>>,
+    tools: Vec<DynTool>,
+}
+
+impl Skills {
+    /// Makes a source without a directory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a directory that has a directory for each skill, by its absolute path. It need not
+    /// exist. Of two skills with the same name, the one added first counts.
+    ///
+    /// A skill of a directory that is not trusted grants nothing, and its text is labelled as
+    /// untrusted.
+    #[must_use]
+    pub fn directory(mut self, path: impl Into<PathBuf>, is_trusted: bool) -> Self {
+        self.roots.push(SkillRoot { path: path.into(), is_trusted });
+        self
+    }
+
+    /// Returns whether there is no directory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// Returns the hook that makes `allowed-tools` of loaded skills count. Without it they grant
+    /// nothing.
+    #[must_use]
+    pub fn grants(&self) -> SkillGrants {
+        self.grants.clone()
+    }
+
+    /// Reads the skills that are there now, in order.
+    #[must_use]
+    pub fn list(&self) -> Vec<Skill> {
+        self.read().0
+    }
+
+    /// Reads the directories and returns what is wrong with their skills. The other skills work.
+    #[must_use]
+    pub fn findings(&self) -> Vec<SkillFinding> {
+        self.read().1
+    }
+
+    /// Reads every directory.
+    fn read(&self) -> (Vec<Skill>, Vec<SkillFinding>) {
+        let (mut skills, mut findings): (Vec<Skill>, Vec<SkillFinding>) = Default::default();
+        for root in &self.roots {
+            let found = read_root(root, &mut findings);
+            for skill in found {
+                match skills.iter().find(|own| own.name == skill.name) {
+                    Some(first) => {
+                        let why = format!(
+                            "another skill has the name `{}`: {}",
+                            skill.name,
+                            first.file().display()
+                        );
+                        findings.push(SkillFinding::new(skill.file(), 1, why));
+                    }
+                    None => skills.push(skill),
+                }
+            }
+        }
+        (skills, findings)
+    }
+
+    /// Returns the tools for the skills that are there now. Unchanged skills give the same tools,
+    /// so that the registry stays the same.
+    fn tools_now(&self) -> Vec<DynTool> {
+        let (skills, _) = self.read();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.tools.is_empty() || *known.skills != skills {
+            known.skills = Arc::new(skills);
+            known.tools = match known.skills.iter().any(Skill::is_offered) {
+                true => vec![
+                    load::tool(&known.skills, self.grants.clone()),
+                    read::tool(Arc::clone(&known.skills)),
+                ],
+                false => Vec::new(),
+            };
+        }
+        known.tools.clone()
+    }
+}
+
+impl fmt::Debug for Skills {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Skills").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+impl ToolSource for Skills {
+    fn name(&self) -> &str {
+        SOURCE
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        let skills = self.clone();
+        Box::pin(async move { Ok(tokio::task::spawn_blocking(move || skills.tools_now()).await?) })
+    }
+}
+
+/// Reads the skills of one directory, by name.
+fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
+    let workspace = match open(&root.path) {
+        Ok(Some(workspace)) => workspace,
+        Ok(None) => return Vec::new(),
+        Err(why) => {
+            findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            return Vec::new();
+        }
+    };
+    let list = workspace.resolve(".").and_then(|top| workspace.list(&top, MAX_SKILLS * 4));
+    let list = match list {
+        Ok(list) => list,
+        Err(error) => {
+            findings.push(SkillFinding::new(root.path.clone(), 1, error.to_string()));
+            return Vec::new();
+        }
+    };
+    let mut skills = Vec::new();
+    for entry in list {
+        let relative = entry.place().relative().to_owned();
+        let Some(name) = relative.to_str().filter(|name| !name.starts_with('.')) else { continue };
+        let file = root.path.join(&relative).join("SKILL.md");
+        match entry.kind() {
+            FileKind::Directory => {}
+            // FAIL CLOSED: its target may be anywhere, and may change.
+            FileKind::Symlink => {
+                let why = "the directory of the skill is a symlink, which is not followed";
+                findings.push(SkillFinding::new(file, 1, why));
+                continue;
+            }
+            _ => continue,
+        }
+        if skills.len() >= MAX_SKILLS {
+            let why = format!("there are more than {MAX_SKILLS} skills; the rest is not read");
+            findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            break;
+        }
+        match read_skill(&workspace, name) {
+            Ok(Some(text)) => {
+                let read = Skill::parse(name, &text, &root.path, root.is_trusted);
+                match read {
+                    Ok(skill) => skills.push(skill),
+                    Err(error) => {
+                        findings.push(SkillFinding::new(file, error.line, error.message));
+                    }
+                }
+            }
+            Ok(None) => {}
+            Err(why) => findings.push(SkillFinding::new(file, 1, why)),
+        }
+    }
+    skills
+}
+
+/// Opens a directory of skills; `None` if it does not exist.
+fn open(path: &Path) -> Result<Option<Workspace>, String> {
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let workspace = Workspace::builder().root(path, Access::Read).build();
+    workspace.map(Some).map_err(|error| error.to_string())
+}
+
+/// Reads the `SKILL.md` of a skill; `None` if it has none.
+fn read_skill(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
+    let bytes = match read_inside(workspace, name, "SKILL.md", MAX_SKILL_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_missing => return Ok(None),
+        Err(error) => return Err(error.message),
+    };
+    String::from_utf8(bytes).map(Some).map_err(|_| "the file is not UTF-8".to_owned())
+}
+
+/// Why a file of a skill cannot be read.
+struct Unreadable {
+    is_missing: bool,
+    message: String,
+}
+
+/// Reads a file below the directory of a skill. FAIL CLOSED: a path that leaves it, also through a
+/// symlink, is refused (path traversal).
+fn read_inside(
+    workspace: &Workspace,
+    skill: &str,
+    path: &str,
+    max_bytes: usize,
+) -> Result<Vec<u8>, Unreadable> {
+    let outside = || Unreadable {
+        is_missing: false,
+        message: format!("`{path}` is outside of the directory of the skill"),
+    };
+    if Path::new(path).is_absolute() {
+        return Err(outside());
+    }
+    let cannot = |error: haft_sandbox::PathError| Unreadable {
+        is_missing: error.cause() == PathErrorKind::NotFound,
+        message: error.to_string(),
+    };
+    let place = workspace.resolve(Path::new(skill).join(path)).map_err(cannot)?;
+    if !place.relative().starts_with(skill) || place.relative() == Path::new(skill) {
+        return Err(outside());
+    }
+    workspace.read(&place, max_bytes).map_err(cannot)
+}

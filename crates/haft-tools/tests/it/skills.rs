@@ -1,0 +1,209 @@
+//! Skills: what the model sees, what it can read, and what a loaded skill grants.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write the skills that they read")]
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+use haft::{
+    FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
+    serde_json::{Value, json},
+    taint::{Label, Trust},
+    tool::{DynTool, ToolSpec},
+};
+use haft_tools::Skills;
+
+/// A directory of skills.
+struct Fixture {
+    root: PathBuf,
+    /// Removed at the end.
+    top: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("skills");
+        fs::create_dir(&root).unwrap();
+        Self { root, top }
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let file = self.root.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    fn skill(&self, name: &str, fields: &str, body: &str) {
+        self.put(&format!("{name}/SKILL.md"), &format!("---\nname: {name}\n{fields}---\n{body}\n"));
+    }
+
+    fn skills(&self, is_trusted: bool) -> Skills {
+        Skills::new().directory(&self.root, is_trusted)
+    }
+}
+
+fn allow(pattern: &str, decision: Decision) -> Rule {
+    Rule::new(decision, Pattern::parse(pattern, &PathBase::default()).unwrap())
+}
+
+/// A run over the skills and one tool that needs approval.
+fn run(skills: &Skills, rules: Vec<Rule>) -> Run {
+    // Its result is clean: text that is not trusted would make the next call ask.
+    let spec = ToolSpec::new("deploy", "Deploys.").label(Label::CLEAN);
+    let deploy = DynTool::new(spec, json!({}), |_, _| async { "deployed" });
+    let registry = ToolRegistry::builder().add(deploy).source(skills.clone()).build().unwrap();
+    let rules = Rules::new(rules, PolicyContext::default()).unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules).hook(skills.grants());
+    runtime.build().unwrap().run()
+}
+
+async fn call(run: &Run, name: &str, arguments: Value) -> ToolResult {
+    let turn = run.turn().await.unwrap();
+    turn.run(vec![ToolCall::new("c", name, arguments)]).await.pop().unwrap()
+}
+
+fn code(result: &ToolResult) -> Option<FailureCode> {
+    result.failure().map(haft::Failure::code)
+}
+
+#[tokio::test]
+async fn names_and_descriptions_are_shown_and_the_text_only_when_loaded() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: How to release.\n", "Run the tests first.");
+    fixture.skill("private", "description: x\ndisable-model-invocation: true\n", "Hidden.");
+    fixture.put("release/references/steps.md", "one\ntwo\n");
+    let run = run(&fixture.skills(true), vec![]);
+    let turn = run.turn().await.unwrap();
+    let shown = turn.snapshot().to_anthropic().to_string();
+    assert!(shown.contains("- release: How to release."), "{shown}");
+    assert!(!shown.contains("Run the tests") && !shown.contains("private"), "{shown}");
+    let loaded = call(&run, "skill__load", json!({"name": "release"})).await;
+    assert!(loaded.text().starts_with("Run the tests first."), "{}", loaded.text());
+    assert!(loaded.text().contains("references/steps.md"), "{}", loaded.text());
+    let path = json!({"skill": "release", "path": "references/steps.md"});
+    assert_eq!(call(&run, "skill__read", path).await.text(), "one\ntwo\n");
+    let hidden = call(&run, "skill__load", json!({"name": "private"})).await;
+    assert_eq!(code(&hidden), Some(FailureCode::BadArguments));
+}
+
+#[tokio::test]
+async fn files_are_read_in_pages_inside_of_the_skill_only() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: x\n", "A.");
+    fixture.skill("b", "description: x\n", "B.");
+    fixture.put("a/long.txt", &"é".repeat(25_000));
+    fs::write(fixture.top.path().join("secret"), "secret").unwrap();
+    symlink(fixture.top.path().join("secret"), fixture.root.join("a/out")).unwrap();
+    symlink("../b/SKILL.md", fixture.root.join("a/other")).unwrap();
+    symlink("long.txt", fixture.root.join("a/inside")).unwrap();
+    let run = run(&fixture.skills(true), vec![]);
+    let read = |path: &str, more: Value| {
+        let mut arguments = json!({"skill": "a", "path": path});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call(&run, "skill__read", arguments)
+    };
+    let page = read("long.txt", json!({})).await;
+    assert_eq!(page.text().matches('é').count(), 20_000);
+    assert!(page.text().ends_with("[characters 0 to 20000 of 25000; continue with offset 20000]"));
+    let rest = read("long.txt", json!({"offset": 20_000})).await;
+    assert_eq!(rest.text(), "é".repeat(5_000));
+    assert_eq!(read("inside", json!({"limit": 3})).await.text().matches('é').count(), 3);
+    let absolute = fixture.root.join("b/SKILL.md");
+    for path in ["out", "other", "../b/SKILL.md", "..", ".", absolute.to_str().unwrap(), "none"] {
+        let refused = read(path, json!({})).await;
+        assert!(refused.failure().is_some(), "`{path}`: {}", refused.text());
+        assert!(!refused.text().contains("secret"), "`{path}`");
+    }
+}
+
+#[tokio::test]
+async fn changed_skill_takes_effect_on_the_next_turn() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: First.\n", "One.");
+    let skills = fixture.skills(true);
+    let run = run(&skills, vec![]);
+    let shown = async || run.turn().await.unwrap().snapshot().to_anthropic().to_string();
+    assert!(shown().await.contains("- a: First."));
+    let same = (run.turn().await.unwrap(), run.turn().await.unwrap());
+    assert_eq!(same.0.snapshot().fingerprint(), same.1.snapshot().fingerprint());
+    fixture.skill("a", "description: Second.\n", "Two.");
+    fixture.skill("b", "description: New.\n", "B.");
+    let now = shown().await;
+    assert!(now.contains("- a: Second.") && now.contains("- b: New."), "{now}");
+    assert_eq!(call(&run, "skill__load", json!({"name": "a"})).await.text(), "Two.");
+    fs::remove_dir_all(fixture.root.join("a")).unwrap();
+    fs::remove_dir_all(fixture.root.join("b")).unwrap();
+    assert!(!shown().await.contains("skill__load"), "no skill, no tool");
+}
+
+#[test]
+fn malformed_skill_is_a_finding_with_its_line_and_the_others_work() {
+    let fixture = Fixture::new();
+    fixture.skill("good", "description: Works.\n", "Good.");
+    fixture.put("bad/SKILL.md", "---\nname: bad\nthis is no field\n---\n");
+    fixture.put("wrong/SKILL.md", "---\nname: other\ndescription: x\n---\n");
+    fixture.put("empty/notes.txt", "no SKILL.md");
+    symlink(fixture.root.join("good"), fixture.root.join("link")).unwrap();
+    fs::write(fixture.top.path().join("SKILL.md"), "---\ndescription: x\n---\n").unwrap();
+    fs::create_dir(fixture.root.join("out")).unwrap();
+    symlink("../../SKILL.md", fixture.root.join("out/SKILL.md")).unwrap();
+    let skills = fixture.skills(true);
+    let names: Vec<String> = skills.list().into_iter().map(|skill| skill.name).collect();
+    assert_eq!(names, ["good"]);
+    let findings: Vec<String> = skills.findings().iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), 4, "{findings:#?}");
+    let has = |part: &str| findings.iter().any(|finding| finding.contains(part));
+    assert!(has("bad/SKILL.md:3: the line is not a field"), "{findings:#?}");
+    assert!(has("wrong/SKILL.md:2: the name `other` is not that"), "{findings:#?}");
+    assert!(has("link/SKILL.md:1: ") && has("out/SKILL.md:1: "), "{findings:#?}");
+}
+
+#[tokio::test]
+async fn allowed_tools_hold_from_the_next_turn_until_the_user_writes_again() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\nallowed-tools: deploy\n", "Deploy it.");
+    let run = run(&fixture.skills(true), vec![]);
+    run.user_text("Release it.");
+    assert_eq!(code(&call(&run, "deploy", json!({})).await), Some(FailureCode::Denied));
+    let turn = run.turn().await.unwrap();
+    let both = vec![
+        ToolCall::new("l", "skill__load", json!({"name": "release"})),
+        ToolCall::new("d", "deploy", json!({})),
+    ];
+    let results = turn.run(both).await;
+    assert_eq!(code(&results[1]), Some(FailureCode::Denied), "the turn of the load itself");
+    for _ in 0..2 {
+        assert_eq!(call(&run, "deploy", json!({})).await.text(), "deployed");
+    }
+    let sub = run.sub_run().start();
+    assert_eq!(code(&call(&sub, "deploy", json!({})).await), Some(FailureCode::Denied));
+    run.user_text("Thanks. And now something else.");
+    assert_eq!(code(&call(&run, "deploy", json!({})).await), Some(FailureCode::Denied));
+}
+
+#[tokio::test]
+async fn allowed_tools_lose_to_a_deny_and_to_a_rule_that_asks() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\nallowed-tools: deploy *\n", "Deploy it.");
+    for decision in [Decision::Deny, Decision::Ask] {
+        let run = run(&fixture.skills(true), vec![allow("deploy", decision.clone())]);
+        let loaded = call(&run, "skill__load", json!({"name": "release"})).await;
+        assert!(loaded.failure().is_none(), "{}", loaded.text());
+        let refused = call(&run, "deploy", json!({})).await;
+        assert!(refused.failure().is_some(), "{decision:?}");
+    }
+}
+
+#[tokio::test]
+async fn skill_of_an_untrusted_directory_grants_nothing_and_taints() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\nallowed-tools: deploy\n", "Deploy it.");
+    let run = run(&fixture.skills(false), vec![]);
+    let loaded = call(&run, "skill__load", json!({"name": "release"})).await;
+    assert_eq!(loaded.label().trust, Trust::Untrusted);
+    assert_eq!(code(&call(&run, "deploy", json!({})).await), Some(FailureCode::Denied));
+    let trusted = self::run(&fixture.skills(true), vec![]);
+    let loaded = call(&trusted, "skill__load", json!({"name": "release"})).await;
+    assert_eq!(loaded.label().trust, Trust::Trusted);
+}
