@@ -500,7 +500,7 @@ fn all_errors_of_all_files_are_reported_together() {
     haft.toml:2:8: `mode` must be one of `default`, `acceptEdits`, `plan`, `dontAsk`, `bypassPermissions`, got "plna"
     hint: did you mean `plan`?
     haft.toml:3:1: unknown key `timeot` in `[defaults]`
-    hint: did you mean `timeout`? Known keys: `mode`, `disable_bypass`, `timeout`, `deadline`, `approval_timeout`, `policy_timeout`, `max_result`, `concurrency`
+    hint: did you mean `timeout`? Known keys: `mode`, `disable_bypass`, `timeout`, `deadline`, `approval_timeout`, `policy_timeout`, `max_result`, `concurrency`, `max_tool_tokens`
     haft.toml:8:6: `test.allow` in a rule that decides `ask`
     hint: put calls that it matches into `test.ask`, and other calls into `test.skip`
     config.toml:1:8: invalid TOML: unclosed table, expected `]`
@@ -967,4 +967,12 @@ fn wrong_value_in_a_declared_tool_hides_no_other() {
     let lines = report.lines().filter_map(|line| line.strip_prefix("haft.toml:"));
     let found: Vec<&str> = lines.filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     assert_eq!(found, places, "{report}");
+}
+
+#[test]
+fn budget_of_tool_definitions_is_read() {
+    let loaded = trusted(&[project("[defaults]\nmax_tool_tokens = 9_000\n")]);
+    assert_eq!(loaded.limits.max_tool_tokens, Some(9_000));
+    let error = mistakes(&[project("[defaults]\nmax_tool_tokens = -1\n")]);
+    assert!(error.contains("`max_tool_tokens` must be a whole number"), "{error}");
 }

@@ -111,6 +111,34 @@ async fn nine_of_ten_labelled_queries_find_their_tools_among_the_first_five() {
     assert!(recall >= 0.94, "recall {recall:.3}; missed: {missed:#?}");
 }
 
+/// The bench measures the optimized build; this bounds the unoptimized one, generously.
+#[tokio::test]
+async fn ten_thousand_tools_are_searched_in_milliseconds() {
+    let tool = |n: usize| {
+        let (verb, noun) = (["list", "create", "cancel"][n % 3], ["order", "invoice"][n % 2]);
+        let spec = ToolSpec::new(format!("{verb}_{noun}_{n}"), format!("{verb} one {noun} {n}."));
+        DynTool::new(spec.exposure(Exposure::Deferred), json!({}), |_, _| async {})
+    };
+    let tools: Vec<DynTool> = (0..10_000).map(tool).collect();
+    let turn = runtime(tools).build().unwrap().run().turn().await.unwrap();
+    let cost = turn.snapshot().prompt_cost();
+    assert!(cost.request_tokens < 3_000 && cost.all_tokens > 200_000, "{cost:?}");
+    assert!(cost.index_bytes < 8 << 20, "{cost:?}");
+    let mut times: Vec<std::time::Duration> = (0..21)
+        .map(|n| {
+            let query = ToolQuery::Words(format!("remove the invoice {}", 6 * n + 5));
+            let clock = tokio::time::Instant::now();
+            let found = turn.snapshot().search(&query, 5).unwrap();
+            let took = clock.elapsed();
+            assert_eq!(found.len(), 5);
+            took
+        })
+        .collect();
+    times.sort();
+    println!("search among 10 000 tools: median {:?}; {cost:?}", times[10]);
+    assert!(times[10] < std::time::Duration::from_millis(50), "{times:?}");
+}
+
 #[tokio::test]
 async fn found_tool_is_shown_from_the_next_turn_on_and_stays() {
     let run = runtime(vec![weather(), mail(), plain()]).build().unwrap().run();
