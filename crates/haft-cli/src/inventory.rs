@@ -11,7 +11,7 @@ use std::{
 
 use haft::policy::ConfigFile;
 
-use crate::{error::Problem, site};
+use crate::{error::Problem, site, skills};
 
 /// The most directories that are searched.
 const MAX_DIRECTORIES: usize = 50_000;
@@ -27,6 +27,8 @@ const CACHE_MARKER: &str = "CACHEDIR.TAG";
 pub(crate) struct Inventory {
     /// By the directory they configure.
     pub(crate) files: BTreeMap<PathBuf, Vec<ConfigFile>>,
+    /// The directories of skills.
+    pub(crate) skills: Vec<PathBuf>,
     /// What could not be read or searched. None of it becomes trusted.
     pub(crate) problems: Vec<String>,
 }
@@ -52,6 +54,9 @@ impl Inventory {
                      configuration there is not trusted; run `haft trust` there"
                 ));
                 break;
+            }
+            if skills::PROJECT_DIRECTORIES.iter().any(|name| directory.ends_with(name)) {
+                all.skills.push(directory.clone());
             }
             match search(&directory) {
                 Ok(found) => {

@@ -103,6 +103,14 @@ impl Site {
         all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
     }
 
+    /// Returns a function that tells whether trust covers a file with this content.
+    pub(crate) fn covers_content(&self) -> impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static {
+        let (book, assumed) = (self.book().0, self.assumed);
+        move |file, content| {
+            assumed.unwrap_or_else(|| book.covers(file, content, trust_file::identify).is_ok())
+        }
+    }
+
     /// The home directory of the user.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()

@@ -1,8 +1,8 @@
 //! Finds the skills of a project and of the user, for `haft run`, `haft chat` and
 //! `haft tools list`.
 //!
-//! FAIL CLOSED: a directory of skills that is a symlink out of the project is not read, and skills
-//! of a directory that is not trusted grant nothing.
+//! FAIL CLOSED: a directory of skills that is a symlink out of the project is not read, and a
+//! `SKILL.md` that trust does not cover with its content grants nothing.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Where a project and the user keep skills.
-const PROJECT_DIRECTORIES: [&str; 2] = [".haft/skills", ".claude/skills"];
+pub(crate) const PROJECT_DIRECTORIES: [&str; 2] = [".haft/skills", ".claude/skills"];
 const USER_DIRECTORY: &str = ".claude/skills";
 
 /// Returns the skills of the working directory and the directories above it up to the project's
@@ -25,7 +25,10 @@ pub(crate) fn find(setup: &Setup) -> Skills {
         for name in PROJECT_DIRECTORIES {
             let path = directory.join(name);
             match is_inside(&path, &setup.site.root) {
-                Some(true) => skills = skills.directory(path, setup.is_trusted),
+                Some(true) if setup.is_trusted => {
+                    skills = skills.directory_if(path, setup.site.covers_content());
+                }
+                Some(true) => skills = skills.directory(path, false),
                 Some(false) => setup.note(format!(
                     "`{}` is a symlink out of the project, so its skills are not read",
                     path.display()
@@ -68,7 +71,7 @@ pub(crate) fn page(skills: &Skills) -> String {
         let grants = match (skill.is_trusted, skill.allowed_tools.is_empty()) {
             (_, true) => String::new(),
             (true, false) => format!("allows {}", skill.allowed_tools.join(" ")),
-            (false, false) => "allows nothing: the directory is not trusted".to_owned(),
+            (false, false) => "allows nothing: not trusted, see `haft trust`".to_owned(),
         };
         table.row([
             (NAME, skill.name.clone()),

@@ -9,11 +9,13 @@ use std::{
     io::{BufRead as _, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use haft::policy::{
     ConfigFile, Decision, HookSpec, KeyReference, Mode, TrustEntry, TrustedDirs, UntrustedReason,
 };
+use haft_tools::Skills;
 use serde_json::{Value, json};
 
 use crate::{
@@ -185,6 +187,9 @@ impl Listing {
                 Err(problem) => shown.problems.push(problem.to_string()),
             }
         }
+        for directory in &inventory.skills {
+            shown.add_skills(directory, book);
+        }
         let known = book.trusted_by(root, trust_file::identify);
         if let Some(known) = known.filter(|known| known.directory == *root) {
             let gone = known.files.keys().filter(|name| !shown.entry.files.contains_key(*name));
@@ -195,27 +200,62 @@ impl Listing {
 
     /// Adds a listed file, with the scripts that its hooks run.
     fn add(&mut self, file: &ConfigFile, site: &Site, book: &TrustedDirs) {
-        let root = self.entry.directory.clone();
         let own = (file.path.clone(), Ok(Some(file.text.as_bytes().to_vec())));
         for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
-            let Ok(name) = path.strip_prefix(&root) else {
-                continue; // a program outside of the directory
-            };
-            let name = name.to_str().filter(|name| !name.contains(char::is_control));
-            if matches!(content, Ok(None)) {
-                continue; // a missing file cannot be trusted
+            match content {
+                Ok(None) => {} // a missing file cannot be trusted
+                content => self.add_file(&path, content.ok().flatten(), book),
             }
-            let (Some(name), Ok(Some(content))) = (name, content) else {
-                let shown = path.display();
-                self.problems
-                    .push(format!("`{shown}` cannot be read, or its name cannot be recorded"));
-                continue;
-            };
-            if let Err(why) = book.covers(&path, &content, trust_file::identify) {
-                self.uncovered.insert(name.to_owned(), why);
-            }
-            self.entry.files.insert(name.to_owned(), TrustedDirs::digest(&content));
         }
+    }
+
+    /// Adds the skills of a directory. What is listed is the content that becomes trusted.
+    fn add_skills(&mut self, directory: &Path, book: &TrustedDirs) {
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&read);
+        let skills = Skills::new().directory_if(directory, move |file, content| {
+            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.push((file.to_owned(), content.to_vec()));
+            true
+        });
+        let mut effects = TrustEffects::default();
+        for skill in skills.list() {
+            let tools = match skill.allowed_tools.is_empty() {
+                true => String::new(),
+                false => format!(", allows {}", skill.allowed_tools.join(" ")),
+            };
+            let file = skill.file();
+            let at = file.strip_prefix(&self.entry.directory).unwrap_or(&file);
+            effects.skills.push((at.display().to_string(), format!("{}{tools}", skill.name)));
+            effects.parts.push(file);
+        }
+        let read = std::mem::take(&mut *read.lock().unwrap_or_else(PoisonError::into_inner));
+        for (path, content) in read {
+            // A skill that could not be parsed is not listed, so it does not become trusted.
+            if effects.parts.contains(&path) {
+                self.add_file(&path, Some(content), book);
+            }
+        }
+        if !effects.parts.is_empty() {
+            self.brings.push((directory.to_owned(), effects));
+        }
+    }
+
+    /// Adds a file with its content; `None` if it cannot be read.
+    fn add_file(&mut self, path: &Path, content: Option<Vec<u8>>, book: &TrustedDirs) {
+        let Ok(name) = path.strip_prefix(&self.entry.directory) else {
+            return; // a program outside of the directory
+        };
+        let name = name.to_str().filter(|name| !name.contains(char::is_control));
+        let (Some(name), Some(content)) = (name, content) else {
+            let shown = path.display();
+            self.problems.push(format!("`{shown}` cannot be read, or its name cannot be recorded"));
+            return;
+        };
+        if let Err(why) = book.covers(path, &content, trust_file::identify) {
+            self.uncovered.insert(name.to_owned(), why);
+        }
+        self.entry.files.insert(name.to_owned(), TrustedDirs::digest(&content));
     }
 
     /// Whether everything is trusted already.
@@ -298,7 +338,8 @@ impl Listing {
             self.brings.iter().flat_map(|(_, brings)| &brings.roots).collect();
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
             "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"),
-            "model": all(|b| &b.model, "sets"), "roots": roots,
+            "model": all(|b| &b.model, "sets"), "skills": all(|b| &b.skills, "skill"),
+            "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }
 }
@@ -366,6 +407,8 @@ struct TrustEffects {
     sandbox: Vec<(String, String)>,
     /// Where conversations are sent.
     model: Vec<(String, String)>,
+    /// The skills, and what they allow.
+    skills: Vec<(String, String)>,
     mode: Option<Mode>,
     /// Notes about the hooks.
     notes: Vec<String>,
@@ -397,6 +440,7 @@ impl TrustEffects {
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
             model: model_lines(&after.model, &|place| location::at(place, &site.root)),
+            skills: Vec::new(),
             roots: after.context.roots,
             mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
             parts: files
@@ -413,12 +457,14 @@ impl TrustEffects {
         let adds = style::paint(WARN, "adds a tool ");
         let opens = style::paint(WARN, "for commands");
         let model = style::paint(WARN, "the model   ");
+        let skill = style::paint(WARN, "adds a skill");
         let kinds = [
             ("allows      ", &self.allows),
             (&runs, &self.hooks),
             (&adds, &self.tools),
             (&opens, &self.sandbox),
             (&model, &self.model),
+            (&skill, &self.skills),
         ];
         for (kind, all) in kinds {
             for (place, what) in all {

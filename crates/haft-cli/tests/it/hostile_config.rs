@@ -682,3 +682,51 @@ fn sandbox_settings_count_only_while_they_are_trusted() {
     let (_, writes, sees) = opened(&dir, "write");
     assert!(!writes && !sees, "the settings count after the trust was revoked");
 }
+
+#[test]
+fn skill_that_is_new_or_changed_since_trust_grants_nothing() {
+    let skill =
+        |text: &str| format!("---\ndescription: x\nallowed-tools: Bash(touch *)\n---\n{text}\n");
+    let script = r#"{"calls": [{"id": "l", "name": "skill__load", "arguments": {"name": "NAME"}}]}
+{"calls": [{"id": "t", "name": "shell", "arguments": {"command": "touch made"}}]}
+{"text": "Done."}
+"#;
+    let dir = TempDir::new("skill-trust", &[(".haft/skills/known/SKILL.md", &skill("One."))]);
+    let play = |name: &str| {
+        plant(&dir.work().join("s.jsonl"), &script.replace("NAME", name));
+        let _ = fs::remove_file(dir.work().join("made"));
+        let ran = run(&dir, &["run", "x", "--model", "script:s.jsonl", "--workspace", "."]);
+        (ran.code, dir.work().join("made").exists())
+    };
+    assert_eq!(play("known"), (Some(6), false), "nothing is trusted");
+
+    let shown = dir.run(["trust", "--yes"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let line = "adds a skill  known, allows Bash(touch *)  .haft/skills/known/SKILL.md";
+    assert!(shown.out.contains(line) || shown.err.contains(line), "{shown:?}");
+    assert_eq!(play("known"), (Some(0), true), "trust covers the skill");
+
+    plant(&dir.work().join(".haft/skills/new/SKILL.md"), &skill("New."));
+    assert_eq!(play("new"), (Some(6), false), "the skill came later");
+    plant(&dir.work().join(".haft/skills/known/SKILL.md"), &skill("Two."));
+    assert_eq!(play("known"), (Some(6), false), "the skill has changed");
+    let list = dir.run(["tools", "list"]);
+    assert_eq!(list.out.matches("allows nothing: not trusted").count(), 2, "{list:?}");
+
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    assert_eq!(play("new"), (Some(0), true), "it was listed and trusted");
+}
+
+#[test]
+fn skill_of_a_symlinked_directory_grants_nothing() {
+    let files = [
+        ("docs/own/SKILL.md", "---\ndescription: x\nallowed-tools: Bash\n---\n"),
+        ("haft.toml", ""),
+    ];
+    let dir = TempDir::new("skill-link", &files);
+    fs::create_dir_all(dir.work().join(".claude")).unwrap();
+    std::os::unix::fs::symlink("../docs", dir.work().join(".claude/skills")).unwrap();
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    let list = dir.run(["tools", "list"]);
+    assert!(list.out.contains("allows nothing: not trusted"), "{list:?}");
+}

@@ -51,11 +51,14 @@ pub struct Skills {
 }
 
 /// A directory that has a directory for each skill.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct SkillRoot {
     path: PathBuf,
-    is_trusted: bool,
+    trusts: Arc<TrustFn>,
 }
+
+/// Whether a `SKILL.md` with this content is trusted.
+type TrustFn = dyn Fn(&Path, &[u8]) -> bool + Send + Sync;
 
 /// What was read last.
 #[derive(Default)]
@@ -72,13 +75,25 @@ impl Skills {
     }
 
     /// Adds a directory that has a directory for each skill, by its absolute path. It need not
-    /// exist. Of two skills with the same name, the one added first counts.
+    /// exist. Of two skills with the same name a trusted one counts, else the one added first.
     ///
     /// A skill of a directory that is not trusted grants nothing, and its text is labelled as
     /// untrusted.
     #[must_use]
-    pub fn directory(mut self, path: impl Into<PathBuf>, is_trusted: bool) -> Self {
-        self.roots.push(SkillRoot { path: path.into(), is_trusted });
+    pub fn directory(self, path: impl Into<PathBuf>, is_trusted: bool) -> Self {
+        self.directory_if(path, move |_, _| is_trusted)
+    }
+
+    /// Adds a directory of which each `SKILL.md` is trusted or not, by its path and its content.
+    /// The function is asked at every reading: a file that changed since it was trusted grants
+    /// nothing.
+    #[must_use]
+    pub fn directory_if(
+        mut self,
+        path: impl Into<PathBuf>,
+        trusts: impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.roots.push(SkillRoot { path: path.into(), trusts: Arc::new(trusts) });
         self
     }
 
@@ -113,14 +128,18 @@ impl Skills {
         for root in &self.roots {
             let found = read_root(root, &mut findings);
             for skill in found {
-                match skills.iter().find(|own| own.name == skill.name) {
+                match skills.iter_mut().find(|own| own.name == skill.name) {
                     Some(first) => {
+                        let mut other = skill;
+                        if other.is_trusted && !first.is_trusted {
+                            std::mem::swap(first, &mut other);
+                        }
                         let why = format!(
                             "another skill has the name `{}`: {}",
-                            skill.name,
+                            other.name,
                             first.file().display()
                         );
-                        findings.push(SkillFinding::new(skill.file(), 1, why));
+                        findings.push(SkillFinding::new(other.file(), 1, why));
                     }
                     None => skills.push(skill),
                 }
@@ -150,7 +169,8 @@ impl Skills {
 
 impl fmt::Debug for Skills {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Skills").field("roots", &self.roots).finish_non_exhaustive()
+        let roots = self.roots.iter().map(|root| &root.path).collect::<Vec<_>>();
+        f.debug_struct("Skills").field("roots", &roots).finish_non_exhaustive()
     }
 }
 
@@ -205,7 +225,8 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
         }
         match read_skill(&workspace, name) {
             Ok(Some(text)) => {
-                let read = Skill::parse(name, &text, &root.path, root.is_trusted);
+                let is_trusted = (root.trusts)(&file, text.as_bytes());
+                let read = Skill::parse(name, &text, &root.path, is_trusted);
                 match read {
                     Ok(skill) => skills.push(skill),
                     Err(error) => {
