@@ -183,11 +183,11 @@ impl About {
             Provider::Compatible => self.host().to_owned(),
             other => other.to_string(),
         };
-        let said = match server_text(body) {
+        let text = match server_text(body) {
             Some(text) => format!(": {}", self.clean(&text)),
             None => String::new(),
         };
-        let at = format!("({code}){said}");
+        let at = format!("({code}){text}");
         let (kind, message, hint) = match code {
             300..=399 => (
                 ErrorKind::ProviderError,

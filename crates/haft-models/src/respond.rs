@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use haft::{
     Error,
     agent::{ModelRequest, Reply},
@@ -47,7 +48,7 @@ impl ProviderModel {
         reply: &mut Reply,
     ) -> Result<StopReason, Error> {
         let of = &*self.inner;
-        let body = serde_json::to_vec(&self.body(&request)?).unwrap_or_default();
+        let body = Bytes::from(serde_json::to_vec(&self.body(&request)?).unwrap_or_default());
         let total = of.timeouts.total;
         let asked = timeout(total, async {
             let response = self.send(body, Instant::now() + total).await?;
@@ -60,7 +61,7 @@ impl ProviderModel {
     }
 
     /// Sends the request until there is a response that is a success.
-    async fn send(&self, body: Vec<u8>, until: Instant) -> Result<Response, Error> {
+    async fn send(&self, body: Bytes, until: Instant) -> Result<Response, Error> {
         let of = &*self.inner;
         let mut attempts = 0;
         loop {
@@ -87,7 +88,7 @@ impl ProviderModel {
         }
     }
 
-    async fn attempt(&self, body: Vec<u8>) -> Result<Response, FailedAttempt> {
+    async fn attempt(&self, body: Bytes) -> Result<Response, FailedAttempt> {
         let of = &*self.inner;
         let accepted = if of.is_streaming { "text/event-stream" } else { "application/json" };
         let request = of.client.post(of.url.clone()).header(ACCEPT, accepted).body(body);

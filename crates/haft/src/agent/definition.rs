@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::BoxFuture;
-use haft_dialect::{ExportOptions, PromptCacheTtl, ToolSearch, history::Transcript};
+use haft_dialect::{ExportOptions, PromptCacheTtl, history::Transcript};
 
 use super::model::{Model, Price};
 use crate::{
@@ -97,9 +97,7 @@ impl Agent {
             on_context_limit: OnContextLimit::default(),
             max_tokens: 4_096,
             price: None,
-            export: ExportOptions::default()
-                .cache(PromptCacheTtl::FiveMinutes)
-                .search(ToolSearch::Ranked),
+            export: ExportOptions::default().cache(PromptCacheTtl::FiveMinutes),
             selector: None,
         }
     }
