@@ -285,3 +285,25 @@ async fn skill_file_that_is_replaced_within_a_turn_is_not_loaded() {
     assert!(!refused.text().contains("One.") && !refused.text().contains("Two."));
     assert_eq!(call(&run, "skill__load", json!({"name": "a"})).await.text(), "Two.");
 }
+
+#[tokio::test]
+async fn run_with_the_id_of_another_run_has_none_of_its_grants() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\nallowed-tools: deploy\n", "Deploy it.");
+    let runtime = runtime(&fixture.skills(true), vec![]);
+    let start = || runtime.run_builder().id("same").start();
+    let first = start();
+    call(&first, "skill__load", json!({"name": "release"})).await;
+    assert_eq!(call(&first, "deploy", json!({})).await.text(), "deployed");
+    let again = start();
+    for _ in 0..3 {
+        let refused = call(&again, "deploy", json!({})).await;
+        assert_eq!(code(&refused), Some(FailureCode::Denied), "both runs are open");
+    }
+    assert_eq!(call(&first, "deploy", json!({})).await.text(), "deployed");
+    drop(first);
+    let reopened = start();
+    call(&reopened, "deploy", json!({})).await;
+    let refused = call(&reopened, "deploy", json!({})).await;
+    assert_eq!(code(&refused), Some(FailureCode::Denied), "the first run is gone");
+}
