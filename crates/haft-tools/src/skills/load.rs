@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haft::front_matter::FrontMatter;
+use haft::{front_matter::FrontMatter, sanitize::sanitize};
 use haft_core::{
     Capability, DynTool, Exposure, Failure, Label, Operation, OtherNames, Output, Permission,
     ResultLimit, ToolContext, ToolSpec, Trust, host::HostContext,
@@ -18,16 +18,18 @@ const MAX_BODY_CHARS: usize = 20_000;
 /// How many files of a skill are listed.
 const MAX_LISTED_FILES: usize = 50;
 
-/// Makes the tool. Its description has the name and description of every skill.
+/// How many bytes of names and descriptions are shown in all, and characters of one description.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+const MAX_SHOWN_DESCRIPTION_CHARS: usize = 400;
+
+/// Makes the tool. Its description has the names and descriptions of the skills.
 pub(super) fn tool(skills: &Arc<Vec<Skill>>, grants: SkillGrants) -> DynTool {
     let offered: Vec<&Skill> = skills.iter().filter(|skill| skill.is_offered()).collect();
     let mut about = String::from(
         "Loads a skill: instructions for one kind of task. Load a skill before you work on a task \
          that its description names. Skills:",
     );
-    for skill in &offered {
-        about.push_str(&format!("\n- {}: {}", skill.name, skill.description));
-    }
+    about.push_str(&listed(&offered));
     let names: Vec<&str> = offered.iter().map(|skill| skill.name.as_str()).collect();
     let schema = json!({
         "type": "object",
@@ -58,6 +60,32 @@ pub(super) fn tool(skills: &Arc<Vec<Skill>>, grants: SkillGrants) -> DynTool {
             None => declared, // the body refuses it
         }
     })
+}
+
+/// Lists names and descriptions, as many as fit. The others can be loaded by name.
+fn listed(offered: &[&Skill]) -> String {
+    let mut list = String::new();
+    for (at, skill) in offered.iter().enumerate() {
+        let line = format!("\n- {}: {}", skill.name, description(skill));
+        if list.len() + line.len() > MAX_SHOWN_BYTES {
+            let rest = offered.len() - at;
+            list.push_str(&format!("\n[{rest} more skills: see the values of `name`]"));
+            break;
+        }
+        list.push_str(&line);
+    }
+    list
+}
+
+/// A description for the model, on one line: shortened, and without hidden characters (prompt
+/// injection, Trojan Source).
+fn description(skill: &Skill) -> String {
+    let clean = sanitize(&skill.description).text;
+    let clean = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+    match clean.char_indices().nth(MAX_SHOWN_DESCRIPTION_CHARS) {
+        Some((end, _)) => format!("{}…", clean.get(..end).unwrap_or_default()),
+        None => clean,
+    }
 }
 
 /// Reads the file of a skill again, as an authorized call. FAIL CLOSED (TOCTOU): the text that was
@@ -128,7 +156,7 @@ fn files(skill: &Skill, cx: &ToolContext) -> Vec<String> {
         .filter(|entry| entry.kind() == FileKind::File && !is_denied(entry, cx))
         .filter_map(|entry| {
             let relative = entry.place().relative().strip_prefix(&skill.name).ok()?;
-            relative.to_str().map(str::to_owned)
+            relative.to_str().map(|name| sanitize(name).text.replace('\n', "<U+000A>"))
         })
         .filter(|name| name != "SKILL.md")
         .collect();

@@ -30,6 +30,8 @@ pub use self::{
 const SOURCE: &str = "skill";
 /// How many skills a directory may have; more than a model can choose among.
 const MAX_SKILLS: usize = 200;
+/// How many entries of a directory are looked at; files that are no skills count too.
+const MAX_ENTRIES: usize = 10_000;
 /// The largest `SKILL.md`, in bytes.
 const MAX_SKILL_BYTES: usize = 256 << 10;
 
@@ -176,9 +178,18 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
             return Vec::new();
         }
     };
-    let list = workspace.resolve(".").and_then(|top| workspace.list(&top, MAX_SKILLS * 4));
+    let list = workspace.resolve(".").and_then(|top| workspace.list_at_most(&top, MAX_ENTRIES));
     let list = match list {
-        Ok(list) => list,
+        Ok((list, is_cut)) => {
+            if is_cut {
+                let why = format!(
+                    "the directory `{}` has more than {MAX_ENTRIES} entries; the rest is not read",
+                    root.path.display()
+                );
+                findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            }
+            list
+        }
         Err(error) => {
             findings.push(SkillFinding::new(root.path.clone(), 1, error.to_string()));
             return Vec::new();
@@ -200,7 +211,10 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
             _ => continue,
         }
         if skills.len() >= MAX_SKILLS {
-            let why = format!("there are more than {MAX_SKILLS} skills; the rest is not read");
+            let why = format!(
+                "the directory `{}` has more than {MAX_SKILLS} skills; the rest is not read",
+                root.path.display()
+            );
             findings.push(SkillFinding::new(root.path.clone(), 1, why));
             break;
         }

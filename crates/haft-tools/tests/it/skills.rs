@@ -307,3 +307,62 @@ async fn run_with_the_id_of_another_run_has_none_of_its_grants() {
     let refused = call(&reopened, "deploy", json!({})).await;
     assert_eq!(code(&refused), Some(FailureCode::Denied), "the first run is gone");
 }
+
+#[tokio::test]
+async fn shown_descriptions_are_bounded_and_have_no_hidden_characters() {
+    let fixture = Fixture::new();
+    let hidden = "Re\u{200b}ads \u{202e}txt\u{1b}[31m and \u{e0041}more.";
+    fixture.skill("a", &format!("description: {hidden}\n"), "A.");
+    for n in 0..150 {
+        let text = format!("description: {}\n", "é".repeat(1_000));
+        fixture.skill(&format!("skill-{n:03}"), &text, "Text.");
+    }
+    let run = run(&fixture.skills(true), vec![]);
+    let turn = run.turn().await.unwrap();
+    let tools = turn.snapshot().to_anthropic();
+    let find = |tool: &&Value| tool["name"] == "skill__load";
+    let load = tools.as_array().unwrap().iter().find(find).unwrap();
+    let about = load["description"].as_str().unwrap();
+    assert!(about.len() < 17 << 10, "{}", about.len());
+    let is_hidden = |c: char| matches!(c, '\u{200b}' | '\u{202e}' | '\u{1b}' | '\u{e0041}');
+    assert!(!about.contains(is_hidden), "{about}");
+    assert!(about.contains("- skill-000: é") && about.contains("é…"), "{about}");
+    let shown = about.matches("\n- ").count();
+    assert!((10..150).contains(&shown), "{shown}");
+    let rest = 151 - shown;
+    assert!(about.ends_with(&format!("[{rest} more skills: see the values of `name`]")), "{about}");
+    let last = call(&run, "skill__load", json!({"name": "skill-149"})).await;
+    assert_eq!(last.text(), "Text.", "a skill without a shown description can be loaded");
+}
+
+#[test]
+fn directory_with_too_many_entries_gives_its_first_skills_and_a_finding() {
+    let fixture = Fixture::new();
+    for n in 0..1_000 {
+        fixture.put(&format!("{n:04}.txt"), "");
+    }
+    fixture.skill("a", "description: x\n", "A.");
+    let names = |fixture: &Fixture| -> Vec<String> {
+        fixture.skills(true).list().into_iter().map(|skill| skill.name).collect()
+    };
+    assert_eq!(names(&fixture), ["a"], "files are no skills");
+    assert!(fixture.skills(true).findings().is_empty());
+    for n in 0..250 {
+        fixture.skill(&format!("b-{n:03}"), "description: x\n", "B.");
+    }
+    let read = names(&fixture);
+    assert_eq!((read.len(), read[0].as_str(), read[199].as_str()), (200, "a", "b-198"));
+    let findings = fixture.skills(true).findings();
+    let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
+    assert_eq!(finding.file, fixture.root);
+    assert!(finding.message.contains("more than 200 skills"), "{finding}");
+    for n in 1_000..9_800 {
+        fs::write(fixture.root.join(format!("{n:04}.txt")), "").unwrap();
+    }
+    // 51 entries are not listed, so at least 200 of 251 skills are.
+    assert_eq!(names(&fixture).len(), 200);
+    let findings = fixture.skills(true).findings();
+    let has = |part: &str| findings.iter().any(|finding| finding.message.contains(part));
+    let named = format!("`{}` has more than 10000 entries", fixture.root.display());
+    assert!(has(&named), "{findings:#?}");
+}
