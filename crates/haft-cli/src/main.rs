@@ -37,6 +37,7 @@ mod explain;
 mod explanation;
 mod policy;
 mod trust;
+mod trust_effects;
 mod trust_file;
 mod inventory;
 mod hooks;

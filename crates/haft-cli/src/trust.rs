@@ -12,21 +12,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft::policy::{
-    ConfigFile, Decision, HookSpec, KeyReference, Mode, TrustEntry, TrustedDirs, UntrustedReason,
-};
+use haft::policy::{ConfigFile, TrustEntry, TrustedDirs, UntrustedReason};
 use haft_tools::Skills;
 use serde_json::{Value, json};
 
 use crate::{
     args,
     error::Problem,
-    hooks,
     host_env::HostEnv,
     inventory::Inventory,
-    location, proxy,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
+    trust_effects::TrustEffects,
     trust_file,
 };
 
@@ -349,139 +346,6 @@ fn state(why: &UntrustedReason) -> &'static str {
         UntrustedReason::Changed | UntrustedReason::Script(_) => "changed since it was trusted",
         UntrustedReason::Replaced => "another directory was trusted at this path",
         _ => "new since the directory was trusted",
-    }
-}
-
-/// Lists the access that `[sandbox]` gives to commands.
-fn widened(
-    sandbox: &haft::policy::SandboxSettings,
-    at: &dyn Fn(&haft::policy::SourceLocation) -> String,
-) -> Vec<(String, String)> {
-    let shown = |what: &str, path: &Path| format!("{what} {}", path.display());
-    let read =
-        sandbox.read_only_roots.iter().map(|(path, place)| (at(place), shown("reads", path)));
-    let write =
-        sandbox.writable_roots.iter().map(|(path, place)| (at(place), shown("writes", path)));
-    let variables =
-        sandbox.pass_env.iter().map(|(name, place)| (at(place), format!("gets variable {name}")));
-    let cgroup = sandbox.cgroup.iter().map(|(path, place)| (at(place), shown("runs in", path)));
-    read.chain(write).chain(variables).chain(cgroup).collect()
-}
-
-/// Lists where `[model]` sends conversations, and with which key.
-fn model_lines(
-    model: &haft::policy::ModelSettings,
-    at: &dyn Fn(&haft::policy::SourceLocation) -> String,
-) -> Vec<(String, String)> {
-    let Some(place) = &model.location else { return Vec::new() };
-    let mut lines = Vec::new();
-    if let Some(endpoint) = &model.endpoint {
-        let mut line = endpoint.name.clone();
-        if let Some(url) = &endpoint.base_url {
-            line.push_str(&format!(" at {url}"));
-        }
-        match &endpoint.key {
-            Some(KeyReference::Variable(name)) => line.push_str(&format!(" with the key {name}")),
-            Some(KeyReference::Secret(name)) => {
-                line.push_str(&format!(" with the key secret://{name}"));
-            }
-            None => {}
-        }
-        lines.push(line);
-    }
-    let proxy = model.proxy.as_ref();
-    lines.extend(proxy.map(|url| format!("through the proxy {}", proxy::without_user(url))));
-    let trusted = |path: &PathBuf| format!("trusts the authorities of {}", path.display());
-    lines.extend(model.ca_file.as_ref().map(trusted));
-    lines.into_iter().map(|line| (at(place), line)).collect()
-}
-
-/// What takes effect when the files of one directory are trusted.
-#[derive(Default)]
-struct TrustEffects {
-    allows: Vec<(String, String)>,
-    hooks: Vec<(String, String)>,
-    tools: Vec<(String, String)>,
-    roots: Vec<PathBuf>,
-    /// What commands may access besides the workspace.
-    sandbox: Vec<(String, String)>,
-    /// Where conversations are sent.
-    model: Vec<(String, String)>,
-    /// The skills, and what they allow.
-    skills: Vec<(String, String)>,
-    mode: Option<Mode>,
-    /// Notes about the hooks.
-    notes: Vec<String>,
-    /// The files themselves, and the scripts that their hooks run.
-    parts: Vec<PathBuf>,
-}
-
-impl TrustEffects {
-    fn of(files: &[ConfigFile], site: &Site) -> Result<Self, Problem> {
-        let (before, after) = (site.load_files(files, false)?, site.load_files(files, true)?);
-        let at = |place| location::at(place, &site.root);
-        let allows =
-            after.rules.iter().filter(|rule| rule.decision == Decision::Allow && rule.enabled);
-        let hook = |hook: &HookSpec| format!("{}: {}", hook.event, hooks::called(&hook.handler));
-        let scripts = files.iter().flat_map(|file| site.scripts_of(file));
-        Ok(Self {
-            allows: allows
-                .map(|rule| {
-                    let patterns: Vec<&str> = rule.matches.iter().map(|p| p.as_str()).collect();
-                    (at(&rule.location), patterns.join(", "))
-                })
-                .collect(),
-            hooks: after.hooks.iter().map(|own| (at(&own.location), hook(own))).collect(),
-            tools: after
-                .tools
-                .iter()
-                .map(|tool| (at(&tool.location), format!("{}: {}", tool.spec.name, tool.shown())))
-                .collect(),
-            notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
-            sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
-            model: model_lines(&after.model, &|place| location::at(place, &site.root)),
-            skills: Vec::new(),
-            roots: after.context.roots,
-            mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
-            parts: files
-                .iter()
-                .map(|file| file.path.clone())
-                .chain(scripts.map(|(s, _)| s))
-                .collect(),
-        })
-    }
-
-    fn lines(&self) -> String {
-        let mut out = String::new();
-        let runs = style::paint(WARN, "runs a hook ");
-        let adds = style::paint(WARN, "adds a tool ");
-        let opens = style::paint(WARN, "for commands");
-        let model = style::paint(WARN, "the model   ");
-        let skill = style::paint(WARN, "adds a skill");
-        let kinds = [
-            ("allows      ", &self.allows),
-            (&runs, &self.hooks),
-            (&adds, &self.tools),
-            (&opens, &self.sandbox),
-            (&model, &self.model),
-            (&skill, &self.skills),
-        ];
-        for (kind, all) in kinds {
-            for (place, what) in all {
-                let place = style::paint(NAME, place);
-                out += &format!("  {kind}  {}  {place}\n", style::visible(what));
-            }
-        }
-        for root in &self.roots {
-            out += &format!("  adds a root   {}\n", style::visible(&root.display().to_string()));
-        }
-        for note in &self.notes {
-            out += &format!("  {}\n", style::paint(WARN, style::visible(note)));
-        }
-        if let Some(mode) = self.mode {
-            out += &format!("  sets the mode {}\n", style::paint(WARN, mode.as_str()));
-        }
-        out
     }
 }
 

@@ -137,6 +137,17 @@ impl Workspace {
     /// # Errors
     /// Fails if the path is not a directory or cannot be read.
     pub fn walk(&self, place: &ResolvedPath, bounds: WalkLimits) -> Result<Walk, PathError> {
+        self.start_walk(place, bounds, false)
+    }
+
+    /// Starts a walk. `may_cut` makes it return the entries within the bound, and no error, if there
+    /// are more.
+    fn start_walk(
+        &self,
+        place: &ResolvedPath,
+        bounds: WalkLimits,
+        may_cut: bool,
+    ) -> Result<Walk, PathError> {
         let root = self.directory(place)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle =
@@ -146,6 +157,8 @@ impl Workspace {
             device: root.identity.0,
             left: bounds.entries,
             bounds,
+            may_cut,
+            is_cut: false,
             next: None,
             buffer: Vec::new(),
         };
@@ -160,6 +173,22 @@ impl Workspace {
     pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<WalkEntry>, PathError> {
         self.walk(place, WalkLimits { entries, ..WalkLimits::default() }.flat())?.collect()
     }
+
+    /// Lists at most `entries` entries of a directory, sorted by name, and returns whether there
+    /// are more. The file system decides which entries of a larger directory are listed.
+    ///
+    /// # Errors
+    /// Like [`walk`](Self::walk).
+    pub fn list_at_most(
+        &self,
+        place: &ResolvedPath,
+        entries: usize,
+    ) -> Result<(Vec<WalkEntry>, bool), PathError> {
+        let bounds = WalkLimits { entries, ..WalkLimits::default() }.flat();
+        let walk = self.start_walk(place, bounds, true)?;
+        let is_cut = walk.is_cut;
+        Ok((walk.collect::<Result<_, _>>()?, is_cut))
+    }
 }
 
 /// Iterates over a directory tree. An error of one entry is returned and skipped; a bound ends it.
@@ -169,6 +198,10 @@ pub struct Walk {
     device: u64,
     bounds: WalkLimits,
     left: usize,
+    /// Whether more entries than the bound are left out, instead of being an error.
+    may_cut: bool,
+    /// Whether entries were left out.
+    is_cut: bool,
     /// The directory that was returned last. It is entered next unless it is skipped.
     next: Option<(ResolvedPath, Arc<OpenDirectory>)>,
     /// Buffer for directory entries.
@@ -206,7 +239,10 @@ impl Walk {
             is_within_bound
         });
         if !is_whole.map_err(|errno| place.os(errno))? {
-            return Err(place.refuse(PathErrorKind::TooMany));
+            if !self.may_cut {
+                return Err(place.refuse(PathErrorKind::TooMany));
+            }
+            self.is_cut = true;
         }
         names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let here = Arc::new(OpenDirectory { handle, device: self.device });

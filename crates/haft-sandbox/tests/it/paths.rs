@@ -478,6 +478,10 @@ fn exceeded_bound_changes_nothing() {
     assert_eq!(workspace.read(&notes, 3).unwrap_err().cause(), PathErrorKind::TooLarge);
     assert_eq!(snapshot(&fixture.inside), before);
     assert_eq!(workspace.list(&sub, 100).unwrap().len(), 51);
+    for (bound, listed, is_cut) in [(10, 10, true), (50, 50, true), (51, 51, false)] {
+        let (entries, more) = workspace.list_at_most(&sub, bound).unwrap();
+        assert_eq!((entries.len(), more), (listed, is_cut), "{bound}");
+    }
     let mut walk = workspace.walk(&sub, WalkLimits::default()).unwrap();
     let mut seen = 0;
     while let Some(entry) = walk.next() {

@@ -4,7 +4,7 @@
 //! execution. A path that resolves differently by then is refused (symlink race, TOCTOU, path
 //! traversal). Reads are bounded and say how to continue. Writes are atomic.
 
-mod paths;
+pub(crate) mod paths;
 mod lines;
 mod binary;
 mod utf16;

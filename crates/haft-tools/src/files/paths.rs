@@ -24,10 +24,10 @@ pub(super) struct Files {
 }
 
 /// One path of a call: as written, the operation, and what it resolves to.
-pub(super) struct PathAccess<'a> {
-    pub(super) path: &'a str,
-    pub(super) operation: Operation,
-    pub(super) resolved: Option<ResolvedPath>,
+pub(crate) struct PathAccess<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) operation: Operation,
+    pub(crate) resolved: Option<ResolvedPath>,
 }
 
 impl Files {
@@ -164,7 +164,10 @@ impl Files {
 }
 
 /// FAIL CLOSED (TOCTOU): a symlink that was placed after authorization makes this another call.
-fn check_authorized(resolved: ResolvedPath, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
+pub(crate) fn check_authorized(
+    resolved: ResolvedPath,
+    cx: &ToolContext,
+) -> Result<ResolvedPath, PathError> {
     // Compares with the authorized effects. The key may cover more: a path that did not resolve at
     // authorization time is exclusive, so its key covers everything.
     let is_authorized = cx.profile().is_none_or(|profile| match &profile.effects {
@@ -183,7 +186,7 @@ fn check_authorized(resolved: ResolvedPath, cx: &ToolContext) -> Result<Resolved
 
 /// Hard links: refuses an open file if a rule denies it under another name. Checks the open file
 /// descriptor, so the file cannot be swapped in between (TOCTOU).
-pub(super) fn check_other_names(
+pub(crate) fn check_other_names(
     resolved: &ResolvedPath,
     meta: &FileMeta,
     doing: Operation,
@@ -210,7 +213,7 @@ pub(super) fn check_other_names(
 }
 
 /// Returns whether rules deny another name of a file.
-pub(super) fn other_names(
+pub(crate) fn other_names(
     resolved: &ResolvedPath,
     meta: &FileMeta,
     doing: Operation,
@@ -224,7 +227,7 @@ pub(super) fn other_names(
 
 /// Declares effects and resource keys. A path that does not resolve is declared as written and is
 /// exclusive; `check` refuses it.
-pub(super) fn declare(mut declared: CallProfile, accesses: &[PathAccess<'_>]) -> CallProfile {
+pub(crate) fn declare(mut declared: CallProfile, accesses: &[PathAccess<'_>]) -> CallProfile {
     let writes = accesses.iter().any(|access| access.operation == Operation::Write);
     declared.class =
         if writes { ConcurrencyClass::WriteExclusive } else { ConcurrencyClass::ReadOnly };
@@ -269,7 +272,7 @@ pub(super) fn stopped() -> Failure {
 }
 
 /// The failure of a read error.
-pub(super) fn unreadable(resolved: &ResolvedPath, error: std::io::Error) -> Failure {
+pub(crate) fn unreadable(resolved: &ResolvedPath, error: std::io::Error) -> Failure {
     PathError::new(PathErrorKind::Failed, resolved.to_string()).because(error).into()
 }
 

@@ -1,14 +1,14 @@
 //! `allowed-tools` of loaded skills: a hook that allows their calls where no rule decides.
 //!
-//! A grant belongs to one run, begins with the turn after the skill was loaded, and ends with the
+//! A grant belongs to one run in memory, not to its id: a run that is reopened, or that has the same
+//! id, starts without grants. A grant begins with the turn after the skill was loaded, and ends with the
 //! next message of the user. It is a hook's allow: it replaces a missing rule, and a rule that asks
 //! or denies still counts. FAIL CLOSED: a skill of a directory that is not trusted grants
 //! nothing.
 
 use std::{
-    collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use haft::{
@@ -17,7 +17,7 @@ use haft::{
     policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules, Verdict},
     turn::ValidatedCall,
 };
-use haft_core::{BoxFuture, Failure, RunId, ToolContext};
+use haft_core::{BoxFuture, Failure, RunScope, ToolContext};
 
 use super::skill::Skill;
 
@@ -31,12 +31,36 @@ pub struct SkillGrants {
     context: Arc<Mutex<PolicyContext>>,
 }
 
+/// The grants of each run, in the order of its first grant.
 #[derive(Default)]
-struct Active {
-    /// The grants of each run.
-    runs: HashMap<RunId, Vec<Grant>>,
-    /// The runs in the order of their first grant.
-    order: Vec<RunId>,
+struct Active(Vec<RunGrants>);
+
+struct RunGrants {
+    /// The data of the run, which identifies it: two runs may have the same id. Its address is not
+    /// used again while this exists.
+    run: Weak<RunScope>,
+    grants: Vec<Grant>,
+}
+
+impl Active {
+    fn of_run(&mut self, run: &Arc<RunScope>) -> Option<&mut Vec<Grant>> {
+        let found = self.0.iter_mut().find(|own| own.run.as_ptr() == Arc::as_ptr(run));
+        found.map(|own| &mut own.grants)
+    }
+
+    /// Adds a grant. It replaces an earlier one of the same skill.
+    fn add(&mut self, run: &Arc<RunScope>, grant: Grant) {
+        if let Some(grants) = self.of_run(run) {
+            grants.retain(|own| own.skill != grant.skill);
+            grants.push(grant);
+            return;
+        }
+        self.0.retain(|own| own.run.strong_count() > 0);
+        if self.0.len() >= MAX_RUNS {
+            self.0.remove(0);
+        }
+        self.0.push(RunGrants { run: Arc::downgrade(run), grants: vec![grant] });
+    }
 }
 
 struct Grant {
@@ -74,18 +98,7 @@ impl SkillGrants {
             cycle: cx.scope().cycle,
             messages,
         };
-        let run = cx.scope().run.clone();
-        let mut active = lock(&self.active);
-        if !active.runs.contains_key(&run) {
-            active.order.push(run.clone());
-        }
-        if active.order.len() > MAX_RUNS {
-            let oldest = active.order.remove(0);
-            active.runs.remove(&oldest);
-        }
-        let grants = active.runs.entry(run).or_default();
-        grants.retain(|own| own.skill != grant.skill);
-        grants.push(grant);
+        lock(&self.active).add(&cx.scope().run_scope, grant);
     }
 
     /// Returns the skill that allows a call now.
@@ -93,7 +106,7 @@ impl SkillGrants {
         let cx = call.context();
         let messages = Run::user_messages_of(cx)?;
         let mut active = lock(&self.active);
-        let grants = active.runs.get_mut(&cx.scope().run)?;
+        let grants = active.of_run(&cx.scope().run_scope)?;
         grants.retain(|grant| grant.messages == messages);
         let current: Vec<(String, Arc<Rules>)> = grants
             .iter()

@@ -5,6 +5,7 @@
 //! of the skill only, through a directory file descriptor: a symlink that leaves it is refused.
 //! The directories are read again before each turn, so a changed skill takes effect on the next.
 
+mod access;
 mod grants;
 mod load;
 mod read;
@@ -18,7 +19,7 @@ use std::{
 
 use haft::registry::ToolSource;
 use haft_core::{BoxError, BoxFuture, DynTool};
-use haft_sandbox::{Access, FileKind, PathErrorKind, Workspace};
+use haft_sandbox::{Access, FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 pub use self::{
     grants::SkillGrants,
@@ -29,6 +30,8 @@ pub use self::{
 const SOURCE: &str = "skill";
 /// How many skills a directory may have; more than a model can choose among.
 const MAX_SKILLS: usize = 200;
+/// How many entries of a directory are looked at; files that are no skills count too.
+const MAX_ENTRIES: usize = 10_000;
 /// The largest `SKILL.md`, in bytes.
 const MAX_SKILL_BYTES: usize = 256 << 10;
 
@@ -195,9 +198,18 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
             return Vec::new();
         }
     };
-    let list = workspace.resolve(".").and_then(|top| workspace.list(&top, MAX_SKILLS * 4));
+    let list = workspace.resolve(".").and_then(|top| workspace.list_at_most(&top, MAX_ENTRIES));
     let list = match list {
-        Ok(list) => list,
+        Ok((list, is_cut)) => {
+            if is_cut {
+                let why = format!(
+                    "the directory `{}` has more than {MAX_ENTRIES} entries; the rest is not read",
+                    root.path.display()
+                );
+                findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            }
+            list
+        }
         Err(error) => {
             findings.push(SkillFinding::new(root.path.clone(), 1, error.to_string()));
             return Vec::new();
@@ -219,7 +231,10 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
             _ => continue,
         }
         if skills.len() >= MAX_SKILLS {
-            let why = format!("there are more than {MAX_SKILLS} skills; the rest is not read");
+            let why = format!(
+                "the directory `{}` has more than {MAX_SKILLS} skills; the rest is not read",
+                root.path.display()
+            );
             findings.push(SkillFinding::new(root.path.clone(), 1, why));
             break;
         }
@@ -252,7 +267,9 @@ fn open(path: &Path) -> Result<Option<Workspace>, String> {
 
 /// Reads the `SKILL.md` of a skill; `None` if it has none.
 fn read_skill(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
-    let bytes = match read_inside(workspace, name, "SKILL.md", MAX_SKILL_BYTES) {
+    let place = resolve_inside(workspace, name, "SKILL.md");
+    let read = place.and_then(|place| Ok(workspace.read(&place, MAX_SKILL_BYTES)?));
+    let bytes = match read {
         Ok(bytes) => bytes,
         Err(error) if error.is_missing => return Ok(None),
         Err(error) => return Err(error.message),
@@ -266,14 +283,19 @@ struct Unreadable {
     message: String,
 }
 
-/// Reads a file below the directory of a skill. FAIL CLOSED: a path that leaves it, also through a
-/// symlink, is refused (path traversal).
-fn read_inside(
+impl From<PathError> for Unreadable {
+    fn from(error: PathError) -> Self {
+        Self { is_missing: error.cause() == PathErrorKind::NotFound, message: error.to_string() }
+    }
+}
+
+/// Resolves a path below the directory of a skill. FAIL CLOSED: a path that leaves it, also through
+/// a symlink, is refused (path traversal).
+fn resolve_inside(
     workspace: &Workspace,
     skill: &str,
     path: &str,
-    max_bytes: usize,
-) -> Result<Vec<u8>, Unreadable> {
+) -> Result<ResolvedPath, Unreadable> {
     let outside = || Unreadable {
         is_missing: false,
         message: format!("`{path}` is outside of the directory of the skill"),
@@ -281,13 +303,9 @@ fn read_inside(
     if Path::new(path).is_absolute() {
         return Err(outside());
     }
-    let cannot = |error: haft_sandbox::PathError| Unreadable {
-        is_missing: error.cause() == PathErrorKind::NotFound,
-        message: error.to_string(),
-    };
-    let place = workspace.resolve(Path::new(skill).join(path)).map_err(cannot)?;
+    let place = workspace.resolve(Path::new(skill).join(path))?;
     if !place.relative().starts_with(skill) || place.relative() == Path::new(skill) {
         return Err(outside());
     }
-    workspace.read(&place, max_bytes).map_err(cannot)
+    Ok(place)
 }

@@ -6,8 +6,8 @@ use haft_core::{DynTool, Failure, Output, ToolContext};
 use serde_json::{Value, json};
 
 use super::{
+    access,
     load::{label, spec, unknown},
-    open, read_inside,
     skill::Skill,
 };
 
@@ -50,34 +50,37 @@ pub(super) fn tool(skills: Arc<Vec<Skill>>) -> DynTool {
     let about = "Reads a file of a skill, such as a reference or a template.";
     let spec = spec("read", about);
     let spec = spec.max_result(haft_core::ResultLimit::Chars(MAX_CHARS + 1_000));
-    DynTool::new(spec, schema, move |arguments: Arc<Value>, cx: ToolContext| {
+    let known = Arc::clone(&skills);
+    let tool = DynTool::new(spec, schema, move |arguments: Arc<Value>, cx: ToolContext| {
         let skills = Arc::clone(&skills);
         async move {
             let name = arguments["skill"].as_str().unwrap_or_default();
             let found = skills.iter().find(|skill| skill.name == name);
             let Some(skill) = found.cloned() else { return Err(unknown(name)) };
             label(&skill, &cx);
-            cx.spawn_blocking(move |_| read(&skill, &arguments)).await?
+            cx.spawn_blocking(move |cx| read(&skill, &arguments, cx)).await?
+        }
+    });
+    tool.with_profile(move |declared, arguments, _| {
+        let name = arguments["skill"].as_str().unwrap_or_default();
+        let path = arguments["path"].as_str().unwrap_or_default();
+        match known.iter().find(|skill| skill.name == name) {
+            Some(skill) => access::declare(declared, skill, path),
+            None => declared, // the body refuses it
         }
     })
 }
 
-fn read(skill: &Skill, arguments: &Value) -> Result<Output, Failure> {
+fn read(skill: &Skill, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let path = arguments["path"].as_str().unwrap_or_default();
     let number = |key: &str, default: usize| {
         arguments[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
     };
     let (offset, limit) = (number("offset", 0), number("limit", DEFAULT_CHARS));
-    let failed = |message: String| {
-        Failure::failed(message).with_next("read one of the files that loading the skill listed")
-    };
-    let Ok(Some(workspace)) = open(&skill.root) else {
-        return Err(failed(format!("the skill `{}` no longer exists", skill.name)));
-    };
-    let bytes = read_inside(&workspace, &skill.name, path, MAX_FILE_BYTES);
-    let bytes = bytes.map_err(|error| failed(error.message))?;
+    let bytes = access::read(skill, path, MAX_FILE_BYTES, cx)?;
     let Ok(text) = String::from_utf8(bytes) else {
-        return Err(failed(format!("`{path}` is not a text file")));
+        let failure = Failure::failed(format!("`{path}` is not a text file"));
+        return Err(failure.with_next("read one of the other files of the skill"));
     };
     let total = text.chars().count();
     let mut page: String = text.chars().skip(offset).take(limit).collect();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use haft::{
-    front_matter::{FrontMatter, FrontMatterError},
+    front_matter::{FieldValue, FrontMatter, FrontMatterError},
     policy::{PathBase, Pattern},
 };
 
@@ -101,7 +101,7 @@ impl Skill {
             body: read.body.trim().to_owned(),
             allowed_tools,
             is_trusted,
-            is_for_models: read.text("disable-model-invocation") != Some("true"),
+            is_for_models: !disables_models(&read)?,
             root: root.to_owned(),
         })
     }
@@ -120,6 +120,20 @@ impl Skill {
 
     pub(super) fn is_offered(&self) -> bool {
         self.is_for_models
+    }
+}
+
+/// Whether the model may not load the skill. FAIL CLOSED: a value that is neither true nor false is
+/// a mistake, so that the skill is left out.
+fn disables_models(read: &FrontMatter<'_>) -> Result<bool, FrontMatterError> {
+    let Some(field) = read.field("disable-model-invocation") else { return Ok(false) };
+    match &field.value {
+        FieldValue::Text(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        FieldValue::Text(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => {
+            let why = "`disable-model-invocation` must be `true` or `false`";
+            Err(FrontMatterError::new(field.line, why))
+        }
     }
 }
 
@@ -151,6 +165,23 @@ mod tests {
         assert!(skill.is_offered());
         let hidden = parse("---\ndescription: x\ndisable-model-invocation: true\n---\n").unwrap();
         assert!(!hidden.is_offered(), "only a person may use it");
+    }
+
+    #[test]
+    fn disable_model_invocation_is_true_or_false_in_any_case_or_a_mistake() {
+        let parse = |value: &str| {
+            parse(&format!("---\ndescription: x\ndisable-model-invocation:{value}\n---\n"))
+        };
+        for value in [" true", " True", " TRUE", " \"true\""] {
+            assert!(!parse(value).unwrap().is_offered(), "{value}");
+        }
+        for value in [" false", " False", " FALSE"] {
+            assert!(parse(value).unwrap().is_offered(), "{value}");
+        }
+        for value in [" yes", " 1", " on", " treu", "", " [true]", " \"\""] {
+            let error = parse(value).unwrap_err();
+            assert_eq!(error.line, 3, "{value}: {error}");
+        }
     }
 
     #[test]

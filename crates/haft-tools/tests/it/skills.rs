@@ -38,6 +38,10 @@ impl Fixture {
         self.put(&format!("{name}/SKILL.md"), &format!("---\nname: {name}\n{fields}---\n{body}\n"));
     }
 
+    fn real_root(&self) -> PathBuf {
+        self.root.canonicalize().unwrap()
+    }
+
     fn skills(&self, is_trusted: bool) -> Skills {
         Skills::new().directory(&self.root, is_trusted)
     }
@@ -49,13 +53,17 @@ fn allow(pattern: &str, decision: Decision) -> Rule {
 
 /// A run over the skills and one tool that needs approval.
 fn run(skills: &Skills, rules: Vec<Rule>) -> Run {
+    runtime(skills, rules).run()
+}
+
+fn runtime(skills: &Skills, rules: Vec<Rule>) -> Runtime {
     // Its result is clean: text that is not trusted would make the next call ask.
     let spec = ToolSpec::new("deploy", "Deploys.").label(Label::CLEAN);
     let deploy = DynTool::new(spec, json!({}), |_, _| async { "deployed" });
     let registry = ToolRegistry::builder().add(deploy).source(skills.clone()).build().unwrap();
     let rules = Rules::new(rules, PolicyContext::default()).unwrap();
     let runtime = Runtime::builder().registry(registry).policy(rules).hook(skills.grants());
-    runtime.build().unwrap().run()
+    runtime.build().unwrap()
 }
 
 async fn call(run: &Run, name: &str, arguments: Value) -> ToolResult {
@@ -206,4 +214,155 @@ async fn skill_of_an_untrusted_directory_grants_nothing_and_taints() {
     let trusted = self::run(&fixture.skills(true), vec![]);
     let loaded = call(&trusted, "skill__load", json!({"name": "release"})).await;
     assert_eq!(loaded.label().trust, Trust::Trusted);
+}
+
+/// A rule about files; `/` is the directory of the skills.
+fn file_rule(pattern: &str, decision: Decision, fixture: &Fixture) -> Rule {
+    let base = PathBase { directory: Some(fixture.real_root()), ..PathBase::default() };
+    Rule::new(decision, Pattern::parse(pattern, &base).unwrap())
+}
+
+#[tokio::test]
+async fn file_rules_apply_to_skill_read_also_behind_a_symlink_or_a_hard_link() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: x\n", "A.");
+    fixture.put("a/.env", "secret");
+    fixture.put("a/notes.txt", "notes");
+    fs::hard_link(fixture.root.join("a/.env"), fixture.root.join("a/same.txt")).unwrap();
+    symlink(".env", fixture.root.join("a/link.txt")).unwrap();
+    symlink("notes.txt", fixture.root.join("a/named.env")).unwrap();
+    for decision in [Decision::Deny, Decision::Ask] {
+        let rules = ["Read(/**/.env)", "Read(/**/named.env)"];
+        let rules = rules.map(|pattern| file_rule(pattern, decision.clone(), &fixture));
+        let run = run(&fixture.skills(true), rules.to_vec());
+        for path in [".env", "./.env", "same.txt", "link.txt", "named.env"] {
+            let refused = call(&run, "skill__read", json!({"skill": "a", "path": path})).await;
+            assert!(refused.failure().is_some(), "{decision:?} `{path}`: {}", refused.text());
+            assert!(!refused.text().contains("secret"), "{decision:?} `{path}`");
+        }
+        let notes = call(&run, "skill__read", json!({"skill": "a", "path": "notes.txt"})).await;
+        assert_eq!(notes.text(), "notes", "no rule is about it");
+        let loaded = call(&run, "skill__load", json!({"name": "a"})).await;
+        assert!(loaded.text().contains("notes.txt"), "{}", loaded.text());
+        assert!(!loaded.text().contains(".env"), "a denied name is not listed: {}", loaded.text());
+        assert!(!loaded.text().contains("same.txt"), "nor its hard link: {}", loaded.text());
+    }
+}
+
+#[tokio::test]
+async fn file_rules_apply_to_skill_load_and_a_refused_load_grants_nothing() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: x\nallowed-tools: deploy\n", "Private text.");
+    fixture.skill("b", "description: x\n", "B.");
+    fs::create_dir(fixture.root.join("c")).unwrap();
+    fixture.put("hidden/text.md", "---\ndescription: x\nallowed-tools: deploy\n---\nPrivate text.");
+    fs::hard_link(fixture.root.join("hidden/text.md"), fixture.root.join("c/SKILL.md")).unwrap();
+    for decision in [Decision::Deny, Decision::Ask] {
+        let rules = ["Read(/a/**)", "Read(/hidden/**)"];
+        let rules = rules.map(|pattern| file_rule(pattern, decision.clone(), &fixture));
+        let run = run(&fixture.skills(true), rules.to_vec());
+        for name in ["a", "c"] {
+            let refused = call(&run, "skill__load", json!({"name": name})).await;
+            assert!(refused.failure().is_some(), "{decision:?} {name}: {}", refused.text());
+            assert!(!refused.text().contains("Private"), "{decision:?} {name}");
+            let deployed = call(&run, "deploy", json!({})).await;
+            assert!(deployed.failure().is_some(), "{decision:?} {name}");
+        }
+        assert_eq!(call(&run, "skill__load", json!({"name": "b"})).await.text(), "B.");
+    }
+}
+
+#[tokio::test]
+async fn skill_file_that_is_replaced_within_a_turn_is_not_loaded() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: x\n", "One.");
+    let run = run(&fixture.skills(true), vec![]);
+    let turn = run.turn().await.unwrap();
+    fixture.skill("a", "description: x\n", "Two.");
+    let load = || vec![ToolCall::new("c", "skill__load", json!({"name": "a"}))];
+    let refused = turn.run(load()).await.pop().unwrap();
+    assert!(refused.text().contains("changed"), "{}", refused.text());
+    assert!(!refused.text().contains("One.") && !refused.text().contains("Two."));
+    assert_eq!(call(&run, "skill__load", json!({"name": "a"})).await.text(), "Two.");
+}
+
+#[tokio::test]
+async fn run_with_the_id_of_another_run_has_none_of_its_grants() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\nallowed-tools: deploy\n", "Deploy it.");
+    let runtime = runtime(&fixture.skills(true), vec![]);
+    let start = || runtime.run_builder().id("same").start();
+    let first = start();
+    call(&first, "skill__load", json!({"name": "release"})).await;
+    assert_eq!(call(&first, "deploy", json!({})).await.text(), "deployed");
+    let again = start();
+    for _ in 0..3 {
+        let refused = call(&again, "deploy", json!({})).await;
+        assert_eq!(code(&refused), Some(FailureCode::Denied), "both runs are open");
+    }
+    assert_eq!(call(&first, "deploy", json!({})).await.text(), "deployed");
+    drop(first);
+    let reopened = start();
+    call(&reopened, "deploy", json!({})).await;
+    let refused = call(&reopened, "deploy", json!({})).await;
+    assert_eq!(code(&refused), Some(FailureCode::Denied), "the first run is gone");
+}
+
+#[tokio::test]
+async fn shown_descriptions_are_bounded_and_have_no_hidden_characters() {
+    let fixture = Fixture::new();
+    let hidden = "Re\u{200b}ads \u{202e}txt\u{1b}[31m and \u{e0041}more.";
+    fixture.skill("a", &format!("description: {hidden}\n"), "A.");
+    for n in 0..150 {
+        let text = format!("description: {}\n", "é".repeat(1_000));
+        fixture.skill(&format!("skill-{n:03}"), &text, "Text.");
+    }
+    let run = run(&fixture.skills(true), vec![]);
+    let turn = run.turn().await.unwrap();
+    let tools = turn.snapshot().to_anthropic();
+    let find = |tool: &&Value| tool["name"] == "skill__load";
+    let load = tools.as_array().unwrap().iter().find(find).unwrap();
+    let about = load["description"].as_str().unwrap();
+    assert!(about.len() < 17 << 10, "{}", about.len());
+    let is_hidden = |c: char| matches!(c, '\u{200b}' | '\u{202e}' | '\u{1b}' | '\u{e0041}');
+    assert!(!about.contains(is_hidden), "{about}");
+    assert!(about.contains("- skill-000: é") && about.contains("é…"), "{about}");
+    let shown = about.matches("\n- ").count();
+    assert!((10..150).contains(&shown), "{shown}");
+    let rest = 151 - shown;
+    assert!(about.ends_with(&format!("[{rest} more skills: see the values of `name`]")), "{about}");
+    let last = call(&run, "skill__load", json!({"name": "skill-149"})).await;
+    assert_eq!(last.text(), "Text.", "a skill without a shown description can be loaded");
+}
+
+#[test]
+fn directory_with_too_many_entries_gives_its_first_skills_and_a_finding() {
+    let fixture = Fixture::new();
+    for n in 0..1_000 {
+        fixture.put(&format!("{n:04}.txt"), "");
+    }
+    fixture.skill("a", "description: x\n", "A.");
+    let names = |fixture: &Fixture| -> Vec<String> {
+        fixture.skills(true).list().into_iter().map(|skill| skill.name).collect()
+    };
+    assert_eq!(names(&fixture), ["a"], "files are no skills");
+    assert!(fixture.skills(true).findings().is_empty());
+    for n in 0..250 {
+        fixture.skill(&format!("b-{n:03}"), "description: x\n", "B.");
+    }
+    let read = names(&fixture);
+    assert_eq!((read.len(), read[0].as_str(), read[199].as_str()), (200, "a", "b-198"));
+    let findings = fixture.skills(true).findings();
+    let [finding] = findings.as_slice() else { panic!("{findings:#?}") };
+    assert_eq!(finding.file, fixture.root);
+    assert!(finding.message.contains("more than 200 skills"), "{finding}");
+    for n in 1_000..9_800 {
+        fs::write(fixture.root.join(format!("{n:04}.txt")), "").unwrap();
+    }
+    // 51 entries are not listed, so at least 200 of 251 skills are.
+    assert_eq!(names(&fixture).len(), 200);
+    let findings = fixture.skills(true).findings();
+    let has = |part: &str| findings.iter().any(|finding| finding.message.contains(part));
+    let named = format!("`{}` has more than 10000 entries", fixture.root.display());
+    assert!(has(&named), "{findings:#?}");
 }
