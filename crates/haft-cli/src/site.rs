@@ -103,7 +103,7 @@ impl Site {
         all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
     }
 
-    /// Returns a function that tells whether trust covers a file with this content.
+    /// Returns a function that checks whether trust covers a file with this content.
     pub(crate) fn covers_content(&self) -> impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static {
         let (book, assumed) = (self.book().0, self.assumed);
         move |file, content| {

@@ -173,9 +173,13 @@ impl<'a> Lines<'a> {
     }
 }
 
+fn is_comment(line: &str) -> bool {
+    line.starts_with('#')
+}
+
 fn is_blank(line: &str) -> bool {
     let line = line.trim_start();
-    line.is_empty() || line.starts_with('#')
+    line.is_empty() || is_comment(line)
 }
 
 /// Splits `key: value`.
@@ -184,7 +188,26 @@ fn key_and_value(line: &str) -> Option<(&str, &str)> {
     let is_plain =
         !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
     let is_apart = value.is_empty() || value.starts_with([' ', '\t']);
-    (is_plain && is_apart).then(|| (key, value.trim()))
+    let value = value.trim();
+    let value = if value.starts_with('#') { "" } else { value };
+    (is_plain && is_apart).then_some((key, value))
+}
+
+/// A plain text without the comment that follows it. A comment begins at the start of a value, or
+/// after a space.
+fn without_comment(value: &str) -> &str {
+    let is_comment = |at: usize| at == 0 || value[..at].ends_with([' ', '\t']);
+    let end = value.match_indices('#').map(|(at, _)| at).find(|at| is_comment(*at));
+    value[..end.unwrap_or(value.len())].trim_end()
+}
+
+/// Checks that nothing but a comment follows a closed value.
+fn ends_with_comment(rest: &str, number: usize) -> Result<(), FrontMatterError> {
+    if without_comment(rest).is_empty() && !rest.starts_with('#') {
+        return Ok(());
+    }
+    let why = "text follows the end of the value; put the whole value in quotes";
+    Err(FrontMatterError::new(number, why))
 }
 
 fn read_field(
@@ -202,24 +225,40 @@ fn read_field(
     };
     let value = if value.is_empty() {
         nested(lines)?
-    } else if let Some(folds) = block_style(value) {
+    } else if let Some(folds) = block_style(without_comment(value)) {
         FieldValue::Text(block(lines, folds))
     } else if let Some(inside) = value.strip_prefix('[') {
         FieldValue::List(flow_list(inside, number)?)
     } else {
         let mut text = scalar(value, number)?;
-        // A plain text may go on in indented lines.
-        while !value.starts_with(['"', '\''])
-            && let Some(more) = lines.next_inside()
-        {
-            if !more.trim().is_empty() {
-                text.push(' ');
-                text.push_str(more.trim());
-            }
+        if !value.starts_with(['"', '\'']) {
+            continued(&mut text, without_comment(value) != value, lines)?;
         }
         FieldValue::Text(text)
     };
     Ok(FrontMatterField { key: key.to_owned(), line: number, value })
+}
+
+/// Adds the indented lines that a plain text goes on in. A comment ends the text.
+fn continued(
+    text: &mut String,
+    mut has_ended: bool,
+    lines: &mut Lines<'_>,
+) -> Result<(), FrontMatterError> {
+    while let Some(line) = lines.next_inside() {
+        let line = line.trim();
+        let more = without_comment(line);
+        if has_ended && !more.is_empty() {
+            let why = "a text cannot go on below a comment; remove the comment";
+            return Err(FrontMatterError::new(lines.number, why));
+        }
+        has_ended |= more != line;
+        if !more.is_empty() {
+            text.push(' ');
+            text.push_str(more);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a value opens a block, and whether its lines are joined.
@@ -250,8 +289,8 @@ fn block(lines: &mut Lines<'_>, folds: bool) -> String {
 fn nested(lines: &mut Lines<'_>) -> Result<FieldValue, FrontMatterError> {
     let (mut items, mut pairs) = (Vec::new(), Vec::new());
     loop {
-        // A list may begin at the column of its key.
-        let is_item = lines.peek().is_some_and(|line| line.starts_with("- "));
+        // A list may begin at the column of its key, and so may a comment.
+        let is_item = lines.peek().is_some_and(|line| line.starts_with("- ") || is_comment(line));
         let Some(line) = (if is_item { lines.next() } else { lines.next_inside() }) else { break };
         let (number, line) = (lines.number, line.trim());
         if is_blank(line) {
@@ -277,34 +316,78 @@ fn nested(lines: &mut Lines<'_>) -> Result<FieldValue, FrontMatterError> {
     })
 }
 
+/// The items of a list in brackets. Commas in quotes and in parentheses do not separate.
 fn flow_list(inside: &str, number: usize) -> Result<Vec<String>, FrontMatterError> {
-    let Some(inside) = inside.trim_end().strip_suffix(']') else {
-        let why = "the list does not end in its line; close it with `]`";
-        return Err(FrontMatterError::new(number, why));
-    };
-    let items = split_at(inside, |c| c == ',');
-    items.iter().map(|item| scalar(item.trim(), number)).collect()
+    let refuse = |why: &str| Err(FrontMatterError::new(number, why));
+    let (mut items, mut depth, mut from, mut at) = (Vec::new(), 0_usize, 0, 0);
+    while let Some(c) = inside[at..].chars().next() {
+        let is_first = inside[from..at].trim().is_empty();
+        let is_apart = inside[..at].ends_with([' ', '\t', ',']) || at == 0;
+        match c {
+            '"' | '\'' if is_first => {
+                let Some(end) = quote_end(&inside[at..]) else {
+                    return refuse("the quoted text does not end in its line");
+                };
+                at += end;
+                continue;
+            }
+            '#' if is_apart => break,
+            '[' | '{' | '}' => return refuse("a list in a list is not read here"),
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' | ']' if depth == 0 || c == ']' => {
+                let item = inside[from..at].trim();
+                if !item.is_empty() {
+                    items.push(scalar(item, number)?);
+                }
+                from = at + 1;
+                if c == ']' {
+                    ends_with_comment(&inside[from..], number)?;
+                    return Ok(items);
+                }
+            }
+            _ => {}
+        }
+        at += c.len_utf8();
+    }
+    refuse("the list does not end in its line; close it with `]`")
 }
 
-/// A text, without its quotes.
+/// The length of the quoted text that a value begins with.
+fn quote_end(value: &str) -> Option<usize> {
+    let mut chars = value.char_indices().peekable();
+    let (_, quote) = chars.next()?;
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' if quote == '"' => {
+                chars.next();
+            }
+            '\'' if quote == '\'' && chars.peek().is_some_and(|(_, next)| *next == '\'') => {
+                chars.next();
+            }
+            c if c == quote => return Some(at + c.len_utf8()),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A text, without its quotes and without the comment that follows it.
 fn scalar(value: &str, number: usize) -> Result<String, FrontMatterError> {
     let refuse = |why: &str| Err(FrontMatterError::new(number, why));
-    for quote in ['"', '\''] {
-        let Some(inside) = value.strip_prefix(quote) else { continue };
-        let Some(inside) = inside.strip_suffix(quote) else {
+    if value.starts_with(['"', '\'']) {
+        let Some(end) = quote_end(value) else {
             return refuse("the quoted text does not end in its line");
         };
-        return Ok(match quote {
-            '"' => unescape(inside),
-            _ => inside.replace("''", "'"),
-        });
+        ends_with_comment(&value[end..], number)?;
+        let inside = &value[1..end - 1];
+        let is_double = value.starts_with('"');
+        return Ok(if is_double { unescape(inside) } else { inside.replace("''", "'") });
     }
     if value.starts_with(['&', '*', '!', '{', '%', '@', '`']) {
         return refuse("this form of YAML is not read here; write the value in quotes");
     }
-    // A comment begins after a space.
-    let text = value.split(" #").next().unwrap_or_default();
-    Ok(text.trim_end().to_owned())
+    Ok(without_comment(value).to_owned())
 }
 
 fn unescape(text: &str) -> String {
@@ -402,5 +485,27 @@ mod tests {
     fn windows_lines_and_a_byte_order_mark_are_read() {
         let read = FrontMatter::parse("\u{feff}---\r\nname: x\r\n---\r\nBody.").unwrap();
         assert_eq!((read.text("name"), read.body), (Some("x"), "Body."));
+    }
+
+    #[test]
+    fn comments_are_not_part_of_a_value() {
+        let text = "---\na: # none\nb: \"x # y\" # z\nc: 'it''s' # \"\nd: [p, \"q, #\", 'r]'] # ]\n\
+                    e: x#y\nf: > # folded\n  one\n  # two\ng: one # end\nh: one\n  two # end\n\
+                    i:\n  k: v # w\n  # l: m\nj: \"a\\\"b\\\\\" # c\n---\n";
+        let read = FrontMatter::parse(text).unwrap();
+        assert_eq!(read.field("a").unwrap().value, FieldValue::Text(String::new()));
+        assert_eq!((read.text("b"), read.text("c")), (Some("x # y"), Some("it's")));
+        assert_eq!(read.list("d"), ["p", "q, #", "r]"]);
+        assert_eq!((read.text("e"), read.text("f")), (Some("x#y"), Some("one # two")));
+        assert_eq!((read.text("g"), read.text("h")), (Some("one"), Some("one two")));
+        let pairs = vec![("k".into(), "v".into())];
+        assert_eq!(read.field("i").unwrap().value, FieldValue::Map(pairs));
+        assert_eq!(read.text("j"), Some("a\"b\\"));
+        assert_eq!(line_of("---\na: x # c\n  y\n---\n").0, 3);
+        assert_eq!(line_of("---\na: x\n  # c\n  y\n---\n").0, 4);
+        assert_eq!(line_of("---\na: \"x\" y\n---\n").0, 2);
+        assert_eq!(line_of("---\na: [x] y\n---\n").0, 2);
+        assert_eq!(line_of("---\na: [x # ]\n---\n").0, 2);
+        assert_eq!(line_of("---\na: [x, [y]]\n---\n").0, 2);
     }
 }

@@ -140,7 +140,7 @@ impl Workspace {
         self.start_walk(place, bounds, false)
     }
 
-    /// Starts a walk. `may_cut` makes it return the entries within the bound, and no error, if there
+    /// Starts a walk. With `may_cut` it returns the entries within the bound and no error if there
     /// are more.
     fn start_walk(
         &self,

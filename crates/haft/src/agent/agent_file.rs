@@ -8,7 +8,7 @@ use haft_core::ToolSpec;
 
 use super::{definition::Agent, model::Model};
 use crate::{
-    front_matter::{FrontMatter, FrontMatterError},
+    front_matter::{FieldValue, FrontMatter, FrontMatterError},
     registry::ToolView,
 };
 
@@ -50,6 +50,10 @@ pub struct AgentFile {
     pub notes: Vec<FrontMatterError>,
 }
 
+/// Fields that are read.
+const WITH_EFFECT: [&str; 7] =
+    ["name", "description", "tools", "disallowedTools", "model", "maxTurns", "permissionMode"];
+
 /// Fields of other programs that have no effect here.
 const WITHOUT_EFFECT: [&str; 8] =
     ["skills", "mcpServers", "hooks", "memory", "background", "effort", "isolation", "color"];
@@ -64,8 +68,9 @@ impl AgentFile {
         let read = FrontMatter::parse(text)?;
         let line = |key: &str| read.field(key).map_or(1, |field| field.line);
         let required = |key: &str| {
-            let missing = || FrontMatterError::new(1, format!("the field `{key}` is missing"));
-            read.text(key).map(str::to_owned).ok_or_else(missing)
+            let missing =
+                || FrontMatterError::new(line(key), format!("the field `{key}` is missing"));
+            single_text(&read, key)?.map(str::to_owned).ok_or_else(missing)
         };
         let name = required("name")?;
         if !haft_core::ToolName::is_safe(&name) {
@@ -73,30 +78,25 @@ impl AgentFile {
             return Err(FrontMatterError::new(line("name"), why));
         }
         let description = required("description")?;
-        let tools = read.field("tools").map(|_| read.list("tools"));
-        let disallowed_tools = read.list("disallowedTools");
-        for (key, names) in
-            [("tools", tools.as_deref()), ("disallowedTools", Some(&disallowed_tools[..]))]
-        {
-            // FAIL CLOSED: a pattern over arguments would show or hide the whole tool.
-            if let Some(name) = names.into_iter().flatten().find(|name| name.contains('(')) {
-                let why = format!(
-                    "`{name}` has arguments; write the name alone, and a rule for the arguments"
-                );
-                return Err(FrontMatterError::new(line(key), why));
-            }
-        }
-        let max_turns = match read.text("maxTurns") {
+        let tools = tool_names(&read, "tools")?;
+        let disallowed_tools = tool_names(&read, "disallowedTools")?.unwrap_or_default();
+        let max_turns = match single_text(&read, "maxTurns")? {
             None => None,
             Some(text) => Some(text.parse().ok().filter(|turns| *turns > 0).ok_or_else(|| {
                 FrontMatterError::new(line("maxTurns"), "`maxTurns` must be a number above zero")
             })?),
         };
         let mut notes = Vec::new();
-        let is_read_only = match read.text("permissionMode") {
+        let is_read_only = match single_text(&read, "permissionMode")? {
             None | Some("default") => false,
             Some("plan") => true,
-            Some(mode @ ("acceptEdits" | "bypassPermissions" | "dontAsk" | "auto")) => {
+            Some("dontAsk") => {
+                let why = "`permissionMode: dontAsk` has no effect: a call that needs approval \
+                           still asks; deny it with a rule, or use `plan`";
+                notes.push(FrontMatterError::new(line("permissionMode"), why));
+                false
+            }
+            Some(mode @ ("acceptEdits" | "bypassPermissions" | "auto")) => {
                 let why = format!("`permissionMode: {mode}` has no effect: rules decide");
                 notes.push(FrontMatterError::new(line("permissionMode"), why));
                 false
@@ -106,9 +106,19 @@ impl AgentFile {
                 return Err(FrontMatterError::new(line("permissionMode"), why));
             }
         };
-        for key in WITHOUT_EFFECT {
-            if let Some(field) = read.field(key) {
-                notes.push(FrontMatterError::new(field.line, format!("`{key}` has no effect")));
+        let model = match read.field("model").map(|field| &field.value) {
+            Some(FieldValue::Text(text)) if text.is_empty() => None,
+            _ => {
+                single_text(&read, "model")?.filter(|model| *model != "inherit").map(str::to_owned)
+            }
+        };
+        for field in &read.fields {
+            let (key, line) = (&*field.key, field.line);
+            if WITHOUT_EFFECT.contains(&key) {
+                notes.push(FrontMatterError::new(line, format!("`{key}` has no effect")));
+            } else if !WITH_EFFECT.contains(&key) {
+                let why = format!("the field `{key}` is unknown and has no effect");
+                notes.push(FrontMatterError::new(line, why));
             }
         }
         Ok(Self {
@@ -117,7 +127,7 @@ impl AgentFile {
             instructions: read.body.trim().to_owned(),
             tools,
             disallowed_tools,
-            model: read.text("model").filter(|model| *model != "inherit").map(str::to_owned),
+            model,
             max_turns,
             is_read_only,
             notes,
@@ -159,6 +169,47 @@ impl AgentFile {
     }
 }
 
+/// Returns the text of a field. FAIL CLOSED: a field without one is refused, not ignored.
+fn single_text<'a>(
+    read: &'a FrontMatter<'_>,
+    key: &str,
+) -> Result<Option<&'a str>, FrontMatterError> {
+    match read.field(key).map(|field| (field.line, &field.value)) {
+        None => Ok(None),
+        Some((_, FieldValue::Text(text))) if !text.is_empty() => Ok(Some(text)),
+        Some((line, _)) => {
+            let why = format!("`{key}` must be one text; write `{key}: VALUE`, or remove it");
+            Err(FrontMatterError::new(line, why))
+        }
+    }
+}
+
+/// Returns the tool names of a field. FAIL CLOSED: what is not a name would hide or show another
+/// tool than its author meant.
+fn tool_names(read: &FrontMatter<'_>, key: &str) -> Result<Option<Vec<String>>, FrontMatterError> {
+    let Some(field) = read.field(key) else { return Ok(None) };
+    let refuse = |why: String| Err(FrontMatterError::new(field.line, why));
+    if matches!(field.value, FieldValue::Map(_)) {
+        return refuse(format!("`{key}` must be a list of tools; write `{key}: [Read, Grep]`"));
+    }
+    let names = read.list(key);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.*?".contains(c);
+    for name in &names {
+        if name.contains('(') {
+            // A pattern over arguments would show or hide the whole tool.
+            return refuse(format!(
+                "`{name}` has arguments; write the name alone, and a rule for the arguments"
+            ));
+        }
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return refuse(format!(
+                "`{name}` is not the name of a tool; write each name as an item of its own"
+            ));
+        }
+    }
+    Ok(Some(names))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,5 +241,67 @@ mod tests {
         assert_eq!(line("---\nname: a\ndescription: x\nmaxTurns: 0\n---\n"), 4);
         assert_eq!(line("---\nname: a\ndescription: x\ntools: Bash(git *)\n---\n"), 4);
         assert_eq!(line("---\nname: a\ndescription: x\npermissionMode: all\n---\n"), 4);
+    }
+
+    fn with(fields: &str) -> Result<AgentFile, FrontMatterError> {
+        AgentFile::parse(&format!("---\nname: a\ndescription: x\n{fields}\n---\n"))
+    }
+
+    #[test]
+    fn field_of_a_wrong_form_is_refused_with_its_line() {
+        for fields in [
+            "disallowedTools:\n  Bash: true",
+            "tools:\n  Bash: true",
+            "permissionMode: [plan]",
+            "permissionMode:\n  - plan",
+            "permissionMode:",
+            "maxTurns: [3]",
+            "maxTurns:\n  limit: 3",
+            "maxTurns: ''",
+            "model: [a, b]",
+            "tools:\n  - Read, Write",
+            "disallowedTools:\n  - Bash, Write",
+            "disallowedTools: ['Bash Write']",
+            "disallowedTools: [[Bash]]",
+            "disallowedTools:\n  - - Bash",
+            "disallowedTools:\n  - tool: Bash",
+            "disallowedTools: [\"\"]",
+            "disallowedTools:\n  - # Bash",
+            "disallowedTools: >-\n  Bash\n  # Write",
+            "disallowedTools: \"'Bash'\"",
+        ] {
+            let error = with(fields).expect_err(fields);
+            assert!((4..=5).contains(&error.line), "{fields}: {error}");
+        }
+        assert_eq!(line("---\nname: a\ndescription: [x]\n---\n"), 3);
+    }
+
+    #[test]
+    fn comment_adds_no_tool() {
+        for fields in [
+            "tools: # never Bash or Write\n  - Read",
+            "tools: Read\n  # Bash is not needed",
+            "tools: Read # Bash",
+            "tools: Read\t# Bash",
+            "tools: \"Read\" # \"Bash\"",
+            "tools: [Read] # [Bash]",
+            "tools:\n# Bash\n- Read # Write\n  # Bash\n",
+        ] {
+            let file = with(fields).unwrap_or_else(|error| panic!("{fields}: {error}"));
+            assert_eq!(file.tools.as_deref().unwrap(), ["Read"], "{fields}");
+        }
+        assert!(with("tools: Read # one\n  Bash").is_err(), "a comment ends the text");
+    }
+
+    #[test]
+    fn every_field_without_effect_is_noted() {
+        let file = with("color: red\ndisallowed-tools: Bash\npermissionMode: dontAsk").unwrap();
+        let notes: Vec<_> = file.notes.iter().map(|note| (note.line, &*note.message)).collect();
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes.iter().any(|(line, text)| *line == 4 && text.contains("`color`")));
+        let unknown = |(line, text): &(usize, &str)| *line == 5 && text.contains("unknown");
+        assert!(notes.iter().any(unknown), "{notes:?}");
+        let asks = |(line, text): &(usize, &str)| *line == 6 && text.contains("still asks");
+        assert!(notes.iter().any(asks), "{notes:?}");
     }
 }

@@ -75,7 +75,7 @@ impl Runner {
             }
             let problem = match parse(&compiled, &result.text) {
                 Ok(output) => return Ok(TypedResult { output: Some(output), result }),
-                Err(problem) => problem,
+                Err(mismatch) => mismatch.details,
             };
             if corrections == MAX_CORRECTIONS {
                 result.state = RunStatus::Failed;
@@ -91,25 +91,43 @@ impl Runner {
     }
 }
 
+/// Why an answer does not have the requested form.
+#[derive(Debug)]
+pub(super) struct Mismatch {
+    /// What is wrong, without any text of the answer.
+    pub(super) summary: String,
+    /// The problems. They quote values and property names of the answer.
+    pub(super) details: String,
+}
+
 /// Reads an answer. A code fence around it is not part of it.
 pub(super) fn parse<T: DeserializeOwned>(
     schema: &crate::schema::Schema,
     text: &str,
-) -> Result<T, String> {
+) -> Result<T, Mismatch> {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let text = match inner {
         Some(inner) => inner.strip_prefix("json").unwrap_or(inner).trim(),
         None => text,
     };
-    let json: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let json: Value = serde_json::from_str(text).map_err(|error| Mismatch {
+        summary: "it is not JSON".to_owned(),
+        details: format!("it is not JSON: {error}"),
+    })?;
     if !schema.is_valid(&json) {
-        let problems: Vec<String> =
-            schema.problems(&json).iter().take(8).map(ToString::to_string).collect();
-        return Err(problems.join("; "));
+        let problems = schema.problems(&json);
+        let summary = match problems.len() {
+            0 | 1 => "1 problem".to_owned(),
+            count => format!("{count} problems"),
+        };
+        let shown: Vec<String> = problems.iter().take(8).map(ToString::to_string).collect();
+        return Err(Mismatch { summary, details: shown.join("; ") });
     }
-    serde_json::from_value(json).map_err(|error| error.to_string())
+    serde_json::from_value(json).map_err(|error| Mismatch {
+        summary: "it is not of the type".to_owned(),
+        details: error.to_string(),
+    })
 }
 
 /// The note to a model whose answer does not fit.

@@ -16,7 +16,7 @@ use super::{
     definition::Agent,
     event::EventSink,
     output::{MAX_CORRECTIONS, correction, parse},
-    result::{RunResult, RunStatus},
+    result::{EndReason, RunResult, RunStatus},
     run_loop::Loop,
     runner::Runner,
 };
@@ -102,18 +102,28 @@ impl Agent {
         let mut corrections = 0;
         loop {
             let work = work()?.with_output(&declared.schema);
-            let text = self.answer(work.drive(&mut conversation).await)?;
+            let result = work.drive(&mut conversation).await;
+            let reason = result.reason.clone();
+            let text = self.answer(result).map_err(|failure| match failure.code() {
+                FailureCode::Cancelled => failure,
+                // The reason may quote the model: the names and ids of its calls.
+                code => {
+                    let why = format!("the agent `{}` failed: {}", self.name, category(&reason));
+                    Failure::new(code, why).with_source(failure)
+                }
+            })?;
             match parse::<Value>(&declared.compiled, &text) {
                 Ok(answer) => return Ok(Output::json(answer)),
-                Err(problem) if corrections == MAX_CORRECTIONS => {
-                    let name = &self.name;
+                Err(mismatch) if corrections == MAX_CORRECTIONS => {
+                    // The details quote the answer, which may contain a prompt injection.
+                    let (name, summary) = (&self.name, mismatch.summary);
                     let why =
-                        format!("the answer of the agent `{name}` has another form: {problem}");
-                    return Err(Failure::failed(why));
+                        format!("the answer of the agent `{name}` has another form: {summary}");
+                    return Err(Failure::failed(why).with_source(mismatch.details));
                 }
-                Err(problem) => {
+                Err(mismatch) => {
                     corrections += 1;
-                    let note = format!("[note from the host: {}]", correction(&problem));
+                    let note = format!("[note from the host: {}]", correction(&mismatch.details));
                     conversation.add_host_text(&note);
                 }
             }
@@ -132,5 +142,19 @@ impl Agent {
                 self.name, result.reason
             ))),
         }
+    }
+}
+
+/// Why a run ended, without any text of the model or of a tool.
+fn category(reason: &EndReason) -> &'static str {
+    match reason {
+        EndReason::ModelRefused => "its model refused to answer",
+        EndReason::ModelFailed { .. } => "its model failed",
+        EndReason::ToolFailed { .. } => "one of its calls failed",
+        EndReason::LimitReached { .. } => "it reached a limit",
+        EndReason::ContextLimit { .. } => "its conversation is too long",
+        EndReason::Denied { .. } => "the policy does not allow it",
+        EndReason::AwaitingApproval => "one of its calls needs approval",
+        _ => "it gave no answer",
     }
 }
