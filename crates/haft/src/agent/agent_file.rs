@@ -185,7 +185,7 @@ fn single_text<'a>(
 }
 
 /// Returns the tool names of a field. FAIL CLOSED: what is not a name would hide or show another
-/// tool than its author meant.
+/// tool than its author wanted.
 fn tool_names(read: &FrontMatter<'_>, key: &str) -> Result<Option<Vec<String>>, FrontMatterError> {
     let Some(field) = read.field(key) else { return Ok(None) };
     let refuse = |why: String| Err(FrontMatterError::new(field.line, why));
