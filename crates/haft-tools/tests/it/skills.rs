@@ -207,3 +207,22 @@ async fn skill_of_an_untrusted_directory_grants_nothing_and_taints() {
     let loaded = call(&trusted, "skill__load", json!({"name": "release"})).await;
     assert_eq!(loaded.label().trust, Trust::Trusted);
 }
+
+#[tokio::test]
+async fn deny_of_a_skill_refuses_to_load_and_to_read_it() {
+    let fixture = Fixture::new();
+    for name in ["release", "review"] {
+        fixture.skill(name, "description: x\n", "Text.");
+        fixture.put(&format!("{name}/a.md"), "file");
+    }
+    let run_with = |pattern| run(&fixture.skills(true), vec![allow(pattern, Decision::Deny)]);
+    let one = run_with("Skill(release)");
+    for (name, refused) in [("release", Some(FailureCode::Denied)), ("review", None)] {
+        let load = call(&one, "skill__load", json!({"name": name})).await;
+        assert_eq!(code(&load), refused, "{load:?}");
+        let read = call(&one, "skill__read", json!({"skill": name, "path": "a.md"})).await;
+        assert_eq!(code(&read), refused, "{read:?}");
+    }
+    let all = run_with("Skill").turn().await.unwrap().snapshot().to_anthropic().to_string();
+    assert!(!all.contains("skill__load") && !all.contains("skill__read"), "{all}");
+}
