@@ -165,10 +165,7 @@ impl Sample {
             BUILTIN_NAMES.iter().find(|(_, own, _)| *own == self.tool && self.remote.is_none());
         let capabilities = self.capabilities.or(own.map(|(.., reach)| [*reach].into()));
         let remote = self.remote.as_ref().map(|(source, tool)| (&**source, &**tool));
-        let known: &[&str] = match remote {
-            None => traits::known_as(&self.tool),
-            Some(_) => &[],
-        };
+        let known = traits::known_as(&self.tool, remote);
         let mut names = Names { own: &self.tool, remote, known_as: known.into() };
         if remote.is_none() && own.is_none() && self.arguments.get("command").is_some() {
             names.known_as.push("Bash");

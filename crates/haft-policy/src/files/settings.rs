@@ -416,13 +416,15 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
         match tool {
             "Write" | "NotebookEdit" | "MultiEdit" => return Some(instead("Edit")),
             "Glob" | "Grep" | "LS" => return Some(instead("Read")),
-            "Skill" => return Some("skills are not supported".to_owned()),
             "Cd" => return Some("a run does not change its directory".to_owned()),
             _ => {}
         }
     }
     if *decision != Decision::Allow {
         return None;
+    }
+    if tool == "Skill" {
+        return Some("it allows nothing; allow `skill__load` and `skill__read`".to_owned());
     }
     if tool.contains(['*', '?']) && !names_a_server(tool) {
         return Some(

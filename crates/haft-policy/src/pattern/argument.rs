@@ -1,7 +1,10 @@
 //! The index key of a pattern about an argument: its literal value, or the literal start or end of
 //! a value with wildcards.
 
-use super::{Head, Key, Pattern, select::Selector};
+use super::{
+    Head, Key, Pattern,
+    select::{Selector, is_skill},
+};
 
 /// A literal part of a text with wildcards, never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,7 +28,10 @@ impl Pattern {
     /// start or end with a literal text.
     pub(super) fn argument<'a>(&'a self, tool: &'a str) -> Option<Key<'a>> {
         let head = match &self.head {
-            Some(Head::Parameter { name, value, .. }) => Some((name.as_str(), value)),
+            // The name of a skill is in different arguments.
+            Some(Head::Parameter { name, value, .. }) if !is_skill(tool, name) => {
+                Some((name.as_str(), value))
+            }
             _ => None,
         };
         let selected = self.selectors.iter().filter_map(|written| match &written.selector {

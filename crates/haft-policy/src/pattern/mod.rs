@@ -288,7 +288,7 @@ impl Pattern {
                     return Hits::default();
                 }
                 named = true;
-                match parameter(facts, name, value, side) {
+                match select::parameter(facts, name, value, side) {
                     Ternary::No => return Hits::default(),
                     Ternary::Unknown(why) => doubt = Some(why),
                     Ternary::Yes => {}
@@ -672,7 +672,7 @@ impl Pattern {
                     return None;
                 }
                 fits = true;
-                if parameter(facts, name, value, side) == Ternary::No {
+                if select::parameter(facts, name, value, side) == Ternary::No {
                     let is = match find(facts.arguments, name).first() {
                         Some(value) => format!("is {}", shown(&value.to_string())),
                         None => "is missing".to_owned(),
@@ -821,13 +821,6 @@ fn either(mut answers: impl Iterator<Item = Ternary>) -> Ternary {
 
 /// `Tool(parameter:value)`: a scalar at the top level of the arguments. A missing parameter never
 /// matches.
-fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Ternary {
-    match facts.arguments.get(name) {
-        Some(own) => select::values(&[own], std::slice::from_ref(value), side),
-        None => Ternary::No,
-    }
-}
-
 /// Truncates long texts, for people.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(80) {

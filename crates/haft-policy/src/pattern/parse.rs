@@ -217,9 +217,7 @@ impl<'t> Reader<'t> {
                 format!("`{name}(…)` matches nothing; use `Read(…)` for reads"),
                 format!("write `Read({inside})`"),
             ),
-            "Skill" => {
-                inert(from, "`Skill(…)` matches nothing: skills are not supported", "remove it")
-            }
+            "Skill" if !whole => self.skill(inside, at),
             "Cd" => inert(
                 from,
                 "`Cd(…)` matches nothing: a run does not change its directory",
@@ -229,6 +227,26 @@ impl<'t> Reader<'t> {
             _ if whole => Ok(Head::Tools(Tools::parse(name))),
             _ => self.parameter(name, inside, at),
         }
+    }
+
+    /// Parses the name of a skill: `deploy`, or `deploy *` and `deploy:*` for any arguments.
+    fn skill(&self, inside: &str, at: usize) -> Parsed<Head> {
+        let name = inside.trim();
+        let name = ["name:", "skill:", "/"]
+            .iter()
+            .fold(name, |name, start| name.strip_prefix(start).unwrap_or(name).trim_start());
+        let name = [" *", ":*"]
+            .iter()
+            .fold(name, |name, end| name.strip_suffix(end).unwrap_or(name).trim_end());
+        if name.is_empty() {
+            return bad(at, "the name of a skill is missing", "write it as in `Skill(deploy)`");
+        }
+        if let Some((first, _)) = name.split_once(' ') {
+            let hint = format!("write `Skill({first})`");
+            return bad(at, "skills have no arguments to match", hint);
+        }
+        let (tools, name, value) = (Tools::parse("Skill"), "skill", self.glob(name, at)?);
+        Ok(Head::Parameter { tools, name: name.to_owned(), value })
     }
 
     fn path(&self, text: &str, at: usize) -> Parsed<PathPattern> {

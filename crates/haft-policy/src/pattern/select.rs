@@ -250,3 +250,26 @@ pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Ternar
         None => Ternary::Unknown("the call does not name its agent".to_owned()),
     }
 }
+
+/// Whether an argument of a tool is the name of a skill, as `Skill(…)` means it.
+pub(super) fn is_skill(tool: &str, argument: &str) -> bool {
+    (tool, argument) == ("Skill", "skill")
+}
+
+/// Whether an argument has such a value.
+pub(super) fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Ternary {
+    let globs = std::slice::from_ref(value);
+    if !facts.names.known_as.iter().any(|known| is_skill(known, name)) {
+        return match facts.arguments.get(name) {
+            Some(own) => values(&[own], globs, side),
+            None => Ternary::No,
+        };
+    }
+    // `skill__load` has the name of the skill in `name`, `skill__read` in `skill`.
+    let named: Vec<&Value> =
+        ["name", name].iter().filter_map(|name| facts.arguments.get(name)).collect();
+    if named.is_empty() {
+        return Ternary::Unknown("the call does not name its skill".to_owned());
+    }
+    values(&named, globs, side)
+}

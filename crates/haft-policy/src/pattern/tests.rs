@@ -468,12 +468,41 @@ fn symlink_cannot_bypass_a_deny_or_widen_an_allow() {
 }
 
 #[test]
+fn skill_rule_restricts_loading_and_reading_that_skill() {
+    let tool = |source: Option<&str>, name: &str, arguments: Value| {
+        let spec = ToolSpec::new(name, "A skill.").read_only().capabilities(Capabilities::NONE);
+        call_in(at("/w"), source, spec, open(), arguments)
+    };
+    let load = |name: &str| tool(Some("skill"), "load", json!({"name": name}));
+    let read = |name: &str| tool(Some("skill"), "read", json!({"skill": name, "path": "a"}));
+    for text in ["Skill", "Skill(*)", "tool=Skill", "Skill(deploy)", "Skill(deploy *)"] {
+        assert_eq!(deny(text, &load("deploy")), "yes", "{text}");
+        assert_eq!(deny(text, &read("deploy")), "yes", "{text}");
+        assert_eq!(deny(text, &tool(None, "get", json!({"name": "deploy"}))), "no", "{text}");
+        let other = tool(Some("other"), "load", json!({"name": "deploy"}));
+        assert_eq!(deny(text, &other), "no", "{text}");
+        // A server may have the name of the source of skills.
+        assert_eq!(side(text, &load("deploy"), &context(), Side::Allow), "no", "{text}");
+    }
+    for text in ["Skill(deploy:*)", "Skill(/deploy)", "Skill(name:deploy)", "Skill(dep*)"] {
+        assert_eq!(deny(text, &load("deploy")), "yes", "{text}");
+        assert_eq!(deny(text, &read("other")), "no", "{text}");
+    }
+    assert_eq!(deny("Skill(deploy)", &load("deploy-all")), "no");
+    let both = tool(Some("skill"), "load", json!({"name": "deploy", "skill": "other"}));
+    assert_eq!(deny("Skill(deploy)", &both), "yes", "a second argument does not hide the first");
+    let none = tool(Some("skill"), "load", json!({}));
+    assert_eq!(deny("Skill(deploy)", &none), "unknown");
+    assert_eq!(deny("Skill(deploy)", &tool(None, "Skill", json!({"skill": "deploy"}))), "yes");
+    assert_eq!(error("Skill(deploy staging)").hint.as_deref(), Some("write `Skill(deploy)`"));
+}
+
+#[test]
 fn inert_patterns_are_reported_with_a_replacement() {
     for (text, hint) in [
         ("Write(./a)", "write `Edit(./a)`"),
         ("NotebookEdit(./a)", "write `Edit(./a)`"),
         ("Glob(./a)", "write `Read(./a)`"),
-        ("Skill(x)", "remove it"),
         ("Cd(x)", "remove it"),
     ] {
         let error = error(text);

@@ -7,8 +7,8 @@ use crate::{
 };
 
 /// Tool names of other programs, whose tools have other names here.
-const FOREIGN_NAMES: [&str; 8] =
-    ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent"];
+const FOREIGN_NAMES: [&str; 9] =
+    ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent", "Skill"];
 
 fn is_foreign(name: &str) -> bool {
     FOREIGN_NAMES.contains(&name)
@@ -66,14 +66,16 @@ impl Tools {
     }
 
     /// Returns whether a tool matches. A source and its tool are compared separately; if the text
-    /// can be split in two ways, a deny takes both and an allow the first.
+    /// can be split in two ways, a deny takes both and an allow the first. A name of another program
+    /// allows no tool of a source: a server may have the name of a source that is built in.
     pub(super) fn matches(&self, names: &Names<'_>, side: Side) -> bool {
+        let has_known = side == Side::Restrict || names.remote.is_none();
+        let known = || names.known_as.iter().filter(|_| has_known);
         match self {
             Self::All => true,
-            Self::Named(name) => names.own == name || names.known_as.contains(&name.as_str()),
+            Self::Named(name) => names.own == name || known().any(|known| known == name),
             Self::Like(glob) => {
-                glob.matches(names.own, false)
-                    || names.known_as.iter().any(|name| glob.matches(name, false))
+                glob.matches(names.own, false) || known().any(|known| glob.matches(known, false))
             }
             Self::Of(remote) => names.remote.is_some_and(|(source, tool)| {
                 remote.matches(source, tool)

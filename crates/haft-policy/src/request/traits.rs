@@ -74,7 +74,7 @@ pub(crate) enum Mark {
 }
 
 /// Built-in tools that other programs know by another name.
-const ALIASES: [(&str, &[&str]); 11] = [
+const ALIASES: [(&str, &[&str]); 13] = [
     ("shell", &["Bash"]),
     ("read_file", &["Read"]),
     ("write_file", &["Write", "Edit"]),
@@ -86,6 +86,8 @@ const ALIASES: [(&str, &[&str]); 11] = [
     ("search_files", &["Grep"]),
     ("fetch_url", &["WebFetch"]),
     ("agent", &["Agent"]),
+    ("skill__load", &["Skill"]),
+    ("skill__read", &["Skill"]),
 ];
 
 /// The arguments that such tools have, if their schema has no marks.
@@ -103,9 +105,14 @@ const MAX_SCHEMA_NODES: usize = 256;
 /// Maximum nesting of arguments; see `turn::admit`.
 const MAX_DEPTH: usize = 130;
 
-/// Returns the names that other programs have for a built-in tool of this name.
-pub(crate) fn known_as(name: &str) -> &'static [&'static str] {
-    ALIASES.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known)
+/// Returns the names that other programs have for a built-in tool of this name. Of the tools from
+/// sources, only those of skills have one.
+pub(crate) fn known_as(name: &str, remote: Option<(&str, &str)>) -> &'static [&'static str] {
+    match remote {
+        None => ALIASES.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known),
+        Some(("skill", "load" | "read")) => &["Skill"],
+        Some(_) => &[],
+    }
 }
 
 /// Returns the kind of the usual arguments of such a tool.
@@ -131,10 +138,10 @@ impl Traits {
             }
         }
         traits.deep = count(schema, MAX_DEPTH) > shallow;
+        traits.known_as = known_as(tool.registered.as_str(), tool.remote).into();
         if tool.remote.is_some() {
             return traits;
         }
-        traits.known_as = known_as(tool.registered.as_str()).into();
         let has = |name: &str| properties.is_some_and(|p| p.contains_key(name));
         if has("command") && !traits.known_as.contains(&"Bash") {
             traits.known_as.push("Bash");

@@ -172,6 +172,7 @@ fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     allow Bash(npm:*) at settings.json:16
     allow WebFetch(domain:x.org) at settings.json:17
     deny Write at settings.json:22
+    deny Skill(deploy) at settings.json:23
     deny Write at settings.json:25
     deny mcp__* at settings.json:26
     deny Fetch(method:POST) at settings.json:27
@@ -182,9 +183,10 @@ fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     note settings.json:12: `*` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
     note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
     note settings.json:15: `Fetch(method:GET)` is ignored: `Tool(parameter:value)` can deny or ask, but not allow
+    note settings.json:17: `Skill` is ignored: it allows nothing; allow `skill__load` and `skill__read`
+    note settings.json:17: `Skill(deploy)` is ignored: it allows nothing; allow `skill__load` and `skill__read`
     note settings.json:20: `NotebookEdit(n.ipynb)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(n.ipynb)`
     note settings.json:21: `Glob(**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Read(**)`
-    note settings.json:23: `Skill(deploy)` is ignored: skills are not supported
     note settings.json:24: `Cd(/etc)` is ignored: a run does not change its directory
     note settings.json:7: not supported, and without effect: `permissions.skipDangerousModePermissionPrompt`
     note settings.json:4: not supported, and without effect: `disableAllHooks`

@@ -365,4 +365,22 @@ fn directory_with_too_many_entries_gives_its_first_skills_and_a_finding() {
     let has = |part: &str| findings.iter().any(|finding| finding.message.contains(part));
     let named = format!("`{}` has more than 10000 entries", fixture.root.display());
     assert!(has(&named), "{findings:#?}");
+
+#[tokio::test]
+async fn deny_of_a_skill_refuses_to_load_and_to_read_it() {
+    let fixture = Fixture::new();
+    for name in ["release", "review"] {
+        fixture.skill(name, "description: x\n", "Text.");
+        fixture.put(&format!("{name}/a.md"), "file");
+    }
+    let run_with = |pattern| run(&fixture.skills(true), vec![allow(pattern, Decision::Deny)]);
+    let one = run_with("Skill(release)");
+    for (name, refused) in [("release", Some(FailureCode::Denied)), ("review", None)] {
+        let load = call(&one, "skill__load", json!({"name": name})).await;
+        assert_eq!(code(&load), refused, "{load:?}");
+        let read = call(&one, "skill__read", json!({"skill": name, "path": "a.md"})).await;
+        assert_eq!(code(&read), refused, "{read:?}");
+    }
+    let all = run_with("Skill").turn().await.unwrap().snapshot().to_anthropic().to_string();
+    assert!(!all.contains("skill__load") && !all.contains("skill__read"), "{all}");
 }
