@@ -365,6 +365,7 @@ fn directory_with_too_many_entries_gives_its_first_skills_and_a_finding() {
     let has = |part: &str| findings.iter().any(|finding| finding.message.contains(part));
     let named = format!("`{}` has more than 10000 entries", fixture.root.display());
     assert!(has(&named), "{findings:#?}");
+}
 
 #[tokio::test]
 async fn deny_of_a_skill_refuses_to_load_and_to_read_it() {
