@@ -140,8 +140,7 @@ impl Workspace {
         self.start_walk(place, bounds, false)
     }
 
-    /// Starts a walk. With `may_cut` it returns the entries within the bound and no error if there
-    /// are more.
+    /// Starts a walk. With `may_cut`, entries beyond the bound are left out without an error.
     fn start_walk(
         &self,
         place: &ResolvedPath,

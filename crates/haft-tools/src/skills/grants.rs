@@ -1,9 +1,9 @@
 //! `allowed-tools` of loaded skills: a hook that allows their calls where no rule decides.
 //!
 //! A grant belongs to one run in memory, not to its id: a run that is reopened, or that has the
-//! same id, starts without grants. A grant begins with the turn after the skill was loaded. It ends
-//! with the next message of the user. It is a hook's allow: it replaces a missing rule, and a rule
-//! that asks or denies still counts. FAIL CLOSED: a skill that is not trusted grants nothing.
+//! same id, starts without grants. A grant begins with the turn after the skill was loaded, and
+//! ends with the next message of the user. It is a hook's allow: it replaces a missing rule, and a
+//! rule that asks or denies still counts. A skill that is not trusted grants nothing.
 
 use std::{
     fmt,
