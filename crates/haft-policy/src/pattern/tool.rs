@@ -66,8 +66,8 @@ impl Tools {
     }
 
     /// Returns whether a tool matches. A source and its tool are compared separately; if the text
-    /// can be split in two ways, a deny takes both and an allow the first. A name of another program
-    /// allows no tool of a source: a server may have the name of a source that is built in.
+    /// can be split in two ways, a deny takes both and an allow the first. A name of another
+    /// program allows no tool of a source: a server may have the name of a built-in source.
     pub(super) fn matches(&self, names: &Names<'_>, side: Side) -> bool {
         let has_known = side == Side::Restrict || names.remote.is_none();
         let known = || names.known_as.iter().filter(|_| has_known);

@@ -184,8 +184,8 @@ fn single_text<'a>(
     }
 }
 
-/// Returns the tool names of a field. FAIL CLOSED: what is not a name would hide or show another
-/// tool than its author wanted.
+/// Returns the tool names of a field. FAIL CLOSED: a text that is not a name would hide or show
+/// another tool than its author expects.
 fn tool_names(read: &FrontMatter<'_>, key: &str) -> Result<Option<Vec<String>>, FrontMatterError> {
     let Some(field) = read.field(key) else { return Ok(None) };
     let refuse = |why: String| Err(FrontMatterError::new(field.line, why));
