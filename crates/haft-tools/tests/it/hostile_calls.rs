@@ -266,8 +266,9 @@ impl TestWorkspace {
         let there = self.base.join("outside");
         let there = there.display();
         match random.below(14) {
-            0 => ("shell", json!({"command": format!("echo x > '{path}'")})),
-            1 => ("shell", json!({"argv": ["cp", "-rf", "a.txt", path]})),
+            // A named pipe (FIFO) without a reader blocks the writer.
+            0 => ("shell", json!({"command": format!("echo x > '{path}'"), "timeout_ms": 2_000})),
+            1 => ("shell", json!({"argv": ["cp", "-rf", "a.txt", path], "timeout_ms": 2_000})),
             2 => ("shell", json!({"argv": ["rm", "-rf", path]})),
             3 => ("shell", json!({"argv": ["touch", path]})),
             4 => ("shell", json!({"argv": ["mv", "-f", "b.txt", path]})),
