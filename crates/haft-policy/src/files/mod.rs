@@ -136,7 +136,7 @@ impl PolicyConfig {
     /// };
     /// let rule = file("[[rule]]\nmatch = \"Bash(git push *)\"\ndecision = \"ask\"\n");
     /// let setup = PolicyConfig::read(&[rule], &LoadOptions::default())?;
-    /// assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
+    /// assert_eq!(setup.rules[0].location.to_string(), "haft.toml:2");
     ///
     /// let slip = file("[defaults]\ntimeot = \"5s\"\n");
     /// let error = PolicyConfig::read(&[slip], &LoadOptions::default()).unwrap_err();
