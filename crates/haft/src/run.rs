@@ -132,7 +132,7 @@ impl RunCore {
         let interactive = self.inner.approvals.has_approver();
         let policy = &*self.inner.policy;
         let snapshot = ToolSnapshot::take(tool_set, &scope, policy, interactive, problems)
-            .defer(self.inner.config.max_tool_tokens, self.loaded_tools());
+            .defer(self.inner.config.max_tool_tokens, || self.loaded_tools());
         TurnOpening { scope, snapshot, spent }
     }
 

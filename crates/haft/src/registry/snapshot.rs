@@ -274,8 +274,8 @@ pub struct ToolSnapshot {
     problems: Vec<String>,
     /// The tools whose definitions are left out of requests, before any was loaded.
     deferred: Option<Arc<DeferredSet>>,
-    /// The deferred tools that the run has loaded.
-    loaded: Arc<Vec<ToolName>>,
+    /// The deferred tools that the run has loaded; `None` if no tool is deferred.
+    loaded: Option<Arc<Vec<ToolName>>>,
     /// The budget of tokens above which tools are deferred.
     budget: Option<u64>,
     /// What was asked of it; most turns ask nothing.
@@ -322,16 +322,25 @@ impl ToolSnapshot {
                 withheld = Arc::new(tool_set.without(reasons));
             }
         }
-        let (deferred, loaded, budget) = (None, Arc::default(), None);
+        let (deferred, loaded, budget) = (None, None, None);
         Self { tool_set, withheld, problems, deferred, loaded, budget, asked: Mutex::default() }
     }
 
     /// Defers tools: those that say so, and above a budget of tokens those with `Auto` exposure.
     /// Tools that the run has loaded are shown again.
-    pub(crate) fn defer(mut self, budget: Option<u64>, loaded: Arc<Vec<ToolName>>) -> Self {
+    pub(crate) fn defer(
+        mut self,
+        budget: Option<u64>,
+        loaded: impl FnOnce() -> Arc<Vec<ToolName>>,
+    ) -> Self {
         self.deferred = self.tool_set.deferred(&self.withheld, budget);
-        (self.budget, self.loaded) = (budget, loaded);
+        self.budget = budget;
+        self.loaded = self.deferred.is_some().then(loaded);
         self
+    }
+
+    fn loaded_names(&self) -> &[ToolName] {
+        self.loaded.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Withholds every tool that is not among these names.
@@ -396,11 +405,11 @@ impl ToolSnapshot {
     pub fn is_deferred(&self, tool: &RegisteredTool) -> bool {
         let Some(set) = &self.deferred else { return false };
         let at = self.tool_set.by_name.get(tool.name());
-        at.is_some_and(|at| set.has(*at)) && !self.loaded.contains(tool.name())
+        at.is_some_and(|at| set.has(*at)) && !self.loaded_names().contains(tool.name())
     }
 
     pub(super) fn deferral(&self) -> Option<(&DeferredSet, &[ToolName])> {
-        Some((self.deferred.as_deref()?, &self.loaded))
+        Some((self.deferred.as_deref()?, self.loaded_names()))
     }
 
     pub(super) fn tool_set(&self) -> &ToolSet {

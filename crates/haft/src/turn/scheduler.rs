@@ -85,15 +85,11 @@ pub(crate) fn validate_call(
     let cx = core.context(call.id.clone(), call.name.clone(), tool_name);
     let terms = core.terms();
     let validated = entry.and_then(|entry| {
-        let is_deferred = core.snapshot.is_deferred(&entry);
-        if is_deferred {
-            core.run.load_tools(std::iter::once(entry.name()));
-        }
-        let validated = validate::validate(Arc::clone(&entry), call, cx.clone(), terms);
-        match validated {
-            Err(failure) if is_deferred => Err(validate::with_schema(&entry, failure)),
-            validated => validated,
-        }
+        let deferred = core.snapshot.is_deferred(&entry).then(|| Arc::clone(&entry));
+        let validated = validate::validate(entry, call, cx.clone(), terms);
+        let Some(entry) = deferred else { return validated };
+        core.run.load_tools(std::iter::once(entry.name()));
+        validated.map_err(|failure| validate::with_schema(&entry, failure))
     });
     (cx, validated)
 }
