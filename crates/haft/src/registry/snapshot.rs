@@ -571,8 +571,8 @@ mod tests {
             (10, 9, 8)
         );
         assert!(!found(&narrower).iter().any(|name| name.contains('3') || name.contains('4')));
-        let first = take(&tool_set, &AllowAll).defer(Some(0), Arc::default());
-        let second = take(&tool_set, &AllowAll).defer(Some(0), Arc::default());
+        let first = take(&tool_set, &AllowAll).defer(Some(0), Arc::default);
+        let second = take(&tool_set, &AllowAll).defer(Some(0), Arc::default);
         assert!(std::ptr::eq(first.tool_set().index(), second.tool_set().index()));
     }
 
