@@ -42,7 +42,7 @@ pub struct SearchTools;
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub struct SearchToolsArgs {
-    /// Words that say what the tool shall do, such as `cancel an order`.
+    /// What the tool should do, for example `cancel an order`.
     #[schemars(length(max = 1000))]
     query: Option<String>,
     /// Regular expression over names, descriptions and parameters, instead of a query.

@@ -26,6 +26,23 @@ pub(crate) fn estimate_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
 }
 
+/// The length of a value as compact JSON text, without creating the text.
+pub(crate) fn json_size(json: &serde_json::Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, json);
+    count.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ use crate::{
     layers::Outcome,
     runtime::Inner,
     secrets::RuntimeRedactor,
-    text::nth_char,
+    text::{json_size, nth_char},
     tool_result::{Answer, Truncation},
 };
 
@@ -397,23 +397,6 @@ pub(super) fn weight(block: &Block) -> usize {
             uri.len() + name.len() + media_type.as_ref().map_or(0, String::len)
         }
     }
-}
-
-/// The length of the compact JSON text, without creating it.
-pub(super) fn json_size(json: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    let _ = serde_json::to_writer(&mut count, json);
-    count.0
 }
 
 #[cfg(test)]

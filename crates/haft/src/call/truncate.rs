@@ -11,14 +11,14 @@ use haft_core::{Block, Label, Output, ResultLimit, ToolContext};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::sanitize::{chars, json_size, sanitize_data, weight};
+use super::sanitize::{chars, sanitize_data, weight};
 use crate::{
     artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
     config::Config,
     host_code::timed,
     layers::Outcome,
     runtime::Inner,
-    text::nth_char,
+    text::{json_size, nth_char},
     tool_result::Truncation,
     turn::TurnCore,
 };

@@ -19,7 +19,7 @@ use crate::{
     layers::ToolLayers,
     policy::{PolicyTool, ToolTraits},
     schema::Schema,
-    text::estimate_tokens,
+    text::{estimate_tokens, json_size},
 };
 
 /// One registered tool, frozen.
@@ -106,7 +106,7 @@ impl RegisteredTool {
                 ));
             }
         }
-        let definition_bytes = spec.description.len() + json_bytes(&closed);
+        let definition_bytes = spec.description.len() + json_size(&closed);
         let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
         Ok(Self {
             definition_bytes,
@@ -337,23 +337,6 @@ impl fmt::Debug for RegisteredTool {
 
 /// The keys and punctuation around a name, a description and a schema, in bytes.
 const DEFINITION_KEYS_BYTES: usize = 50;
-
-/// Counts the bytes of a value as JSON.
-fn json_bytes(value: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
-}
 
 /// Makes the root an object schema, and closes it if unknown arguments are refused and the schema
 /// itself does not decide.

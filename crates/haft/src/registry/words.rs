@@ -3,7 +3,7 @@
 //! In: text. Out: stems that an index compares. `createVectorStore` and `create_vector_store` give
 //! the same words. Pure.
 
-/// Words that say nothing about a tool. Short function words only: verbs and nouns are kept.
+/// Stop words: short function words, which the index leaves out. Verbs and nouns are kept.
 const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "did", "do", "does", "for",
     "from", "has", "have", "how", "i", "in", "into", "is", "it", "its", "many", "may", "me",
@@ -12,8 +12,8 @@ const STOP_WORDS: &[&str] = &[
     "with", "you", "your",
 ];
 
-/// Groups of words that tools use for the same operation. A query with one of them also finds the
-/// others, with less weight. Only verbs and roles that tools of every kind share.
+/// Synonyms in names and descriptions of tools. A query with one of a group also finds the others,
+/// with less weight. Only verbs and roles that are not specific to one kind of tool.
 const SYNONYMS: &[&[&str]] = &[
     &["create", "make", "new", "add", "generate", "start", "open", "write"],
     &["delete", "remove", "revoke", "erase", "drop", "withdraw"],
