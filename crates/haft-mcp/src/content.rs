@@ -1,0 +1,1 @@
+//! Content of MCP as blocks of haft, and back.

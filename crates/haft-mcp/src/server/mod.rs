@@ -1,0 +1,1 @@
+//! A registry as an MCP server.
