@@ -52,7 +52,7 @@ pub struct ToolCall {
 
 /// Timeouts and retries that the host sets for one call. They override the tool's, and those the
 /// runtime's.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CallOverrides {
     /// The timeout of one attempt.
     pub timeout: Option<Duration>,

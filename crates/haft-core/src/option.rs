@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// What an interrupt does to a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -319,17 +319,17 @@ pub enum Backoff {
 }
 
 /// How often and when a failed attempt is retried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// The total number of attempts, the first included.
     pub max_attempts: u32,
     /// How the delay grows.
     pub backoff: Backoff,
     /// The first delay.
-    #[serde(serialize_with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "from_millis")]
     pub initial_delay: Duration,
     /// The longest delay.
-    #[serde(serialize_with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "from_millis")]
     pub max_delay: Duration,
     /// Whether delays are randomized, so that callers do not retry at the same time.
     pub jitter: bool,
@@ -388,6 +388,15 @@ impl Default for RetryPolicy {
 /// Serializes a duration as text in milliseconds, which `parse_duration` accepts.
 pub(crate) fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{}ms", time.as_millis()))
+}
+
+/// Reads what [`millis`] wrote.
+fn from_millis<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let millis = text.strip_suffix("ms").and_then(|millis| millis.parse().ok());
+    millis
+        .map(Duration::from_millis)
+        .ok_or_else(|| D::Error::custom(format_args!("`{text}` is not a time such as `250ms`")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Text that is cheap to clone. It dereferences to `str`, and is made from a literal, a `String` or
 /// an `Arc<str>`.
@@ -129,5 +129,11 @@ impl fmt::Display for SharedStr {
 impl Serialize for SharedStr {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for SharedStr {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self::from)
     }
 }

@@ -4,12 +4,12 @@
 
 use std::{cmp::Ordering, fmt};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::shared_str::SharedStr;
 
 /// What a guard or the policy can decide. Ordered: later is stricter.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Run the call.
@@ -36,7 +36,7 @@ impl Decision {
 }
 
 /// A decision with its reason and source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What was decided.
     pub decision: Decision,
@@ -46,7 +46,7 @@ pub struct Verdict {
     pub source: SharedStr,
     /// Whether the call is allowed only because its body runs sandboxed. The body must prevent
     /// every write and all network access.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
 }
 

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use haft_core::{Error, ErrorKind, Rate, RetryPolicy};
+use haft_policy::CallLimits;
 
-use crate::{frame::Frame, policy::CallLimits, schema::RepairPolicy};
+use crate::{frame::Frame, schema::RepairPolicy};
 
 /// The runtime's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]

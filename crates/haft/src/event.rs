@@ -13,6 +13,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use haft_core::{
     CallId, ConcurrencyClass, Execution, FailureCode, Progress, RunId, ToolName, Verdict,
 };
+use haft_policy::Explanation;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ use crate::{
     clock::{Clock, RuntimeClock},
     host_code::caught,
     layers::CacheStatus,
-    policy::Explanation,
+    parked::ParkedPhase,
     schema::Repair,
     secrets::{Redact as _, RuntimeRedactor},
     turn::BatchSlot,
@@ -221,6 +222,16 @@ pub enum Event {
         facts: Arc<ArtifactMeta>,
         /// How many characters of it are shown.
         shown: usize,
+    },
+    /// The call waited and was parked. It has no terminal event here; it has one where it is
+    /// resumed.
+    Parked {
+        /// The call.
+        call: CallId,
+        /// The tool it resolved to.
+        tool_name: ToolName,
+        /// What it waits for.
+        phase: ParkedPhase,
     },
     /// The call has its result. Exactly one per call, always its last event.
     Finished {

@@ -7,11 +7,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::{BoxFuture, Capability, Failure, Verdict};
+use haft_policy::{NameGlob, PathGuard};
 use tokio::sync::Semaphore;
 
 use crate::{
     host_code::within,
-    policy::{NameGlob, PathGuard},
     turn::{ValidatedCall, clock_of},
 };
 
@@ -117,7 +117,7 @@ fn ready<'a>(verdict: Option<Verdict>) -> GuardFuture<'a> {
 }
 
 /// Allows every call, for records. It lifts nothing: a policy's ask stays an ask. To really allow
-/// everything, use the policy [`AllowAll`](crate::policy::AllowAll).
+/// everything, use the policy [`AllowAll`](haft_policy::AllowAll).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObjection;
 

@@ -23,6 +23,8 @@ pub(crate) enum Stopped {
     TimedOut(Duration),
     Panicked(String),
     Cancelled(Failure),
+    /// The turn is parked, and this work need not end here.
+    Parked,
 }
 
 impl fmt::Display for Stopped {
@@ -31,6 +33,7 @@ impl fmt::Display for Stopped {
             Self::TimedOut(limit) => write!(f, "no answer within {limit:?}"),
             Self::Panicked(what) => write!(f, "it panicked: {what}"),
             Self::Cancelled(failure) => write!(f, "{failure}"),
+            Self::Parked => f.write_str("the turn is parked"),
         }
     }
 }

@@ -90,6 +90,7 @@ pub mod background;
 pub mod secrets;
 mod artifact;
 pub mod journal;
+mod parked;
 mod tool_result;
 mod frame;
 mod event;

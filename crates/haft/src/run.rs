@@ -24,6 +24,7 @@ use haft_core::{
     host::{HostContext, WeakToolContext},
     sync::lock,
 };
+use haft_policy::{Budget, TaintTracker};
 
 pub use self::builder::RunBuilder;
 pub(crate) use self::invalid_calls::InvalidCallCounts;
@@ -33,7 +34,6 @@ use crate::{
     budget::Ledger,
     event::{Event, EventSource},
     open_set::OpenSet,
-    policy::{Budget, TaintTracker},
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
     taint,

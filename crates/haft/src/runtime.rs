@@ -7,16 +7,14 @@ mod access;
 use std::{
     fmt,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering},
 };
 
 use haft_core::{
     Arguments, DependencyKind, Error, ErrorKind, Failure, FailureCode, Output, RunId, Secret,
     ToolCall, TypeMap,
 };
+use haft_policy::{Budget, DefaultPolicy, Policy};
 
 use crate::{
     approval::{ApprovalQueue, Approver, GrantStore},
@@ -26,11 +24,11 @@ use crate::{
     config::Config,
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
+    guards::{ForTools, Guard},
     hooks::{AddedHook, Hook, NamedGuard, NamedHook},
     host_code,
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
-    policy::{Budget, DefaultPolicy, ForTools, Guard, Policy},
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},

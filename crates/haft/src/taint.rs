@@ -4,8 +4,8 @@ pub use haft_core::{Confidentiality, Label, Trust};
 
 use haft_core::Execution;
 
-pub use crate::policy::{Provenance, Taint, TaintTracker};
 use crate::tool_result::ToolResult;
+pub use haft_policy::{Provenance, Taint, TaintTracker};
 
 /// Records that the model has read a result. A failure without a body was written by the host; what
 /// a middleware returns in place of a body may still be the earlier output of a body.

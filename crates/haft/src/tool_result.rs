@@ -13,6 +13,7 @@ use crate::{
     config::Config,
     event::micros,
     frame::{Nonces, Seal},
+    parked::ParkedCall,
     schema::Repair,
 };
 
@@ -37,7 +38,8 @@ pub struct ToolResult {
     /// Which sandbox confined the work, if the body reported it. Never shown to a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<Arc<Value>>,
-    /// Data from hooks; `None` without hooks. Boxed to keep results cheap to move.
+    /// Data from hooks, or the parked call; `None` for most results. Boxed to keep results cheap to
+    /// move.
     #[serde(flatten)]
     pub(crate) left: Option<Box<Left>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
@@ -47,7 +49,7 @@ pub struct ToolResult {
     pub(crate) seal: Seal,
 }
 
-/// Data that hooks attach to a result.
+/// Data that few results have: notes of hooks, and the parked call.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Left {
     /// Notes of the host next to the result, never part of it.
@@ -56,6 +58,9 @@ pub(crate) struct Left {
     /// For hooks at the end of the turn.
     #[serde(skip)]
     pub(crate) arguments: Option<Arc<Value>>,
+    /// The call, if it was parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parked: Option<ParkedCall>,
 }
 
 /// How a call ended.
@@ -163,6 +168,21 @@ impl ToolResult {
         }
     }
 
+    /// The result of a call that was parked instead of answered.
+    #[cold]
+    pub(crate) fn of_parked(config: &Config, nonces: &Nonces, parked: ParkedCall) -> Self {
+        let (id, name) = (parked.id().clone(), parked.state.requested_name.clone());
+        let failure = Failure::new(FailureCode::NotRun, "the call waits and was parked")
+            .with_next("wait until it is finished")
+            .with_execution(Execution::NotStarted);
+        Self {
+            tool_name: parked.tool_name().clone(),
+            outcome: Answer::Failure { failure, interrupted_output: String::new() },
+            left: Some(Box::new(Left { parked: Some(parked), ..Left::default() })),
+            ..Self::lost(config, nonces, id, name)
+        }
+    }
+
     /// Returns the id of the call.
     #[must_use]
     pub fn id(&self) -> &CallId {
@@ -248,6 +268,13 @@ impl ToolResult {
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
+    }
+
+    /// Returns the call, if it was parked: it has no result yet. Store it, and resume it with
+    /// [`Turn::resume`](crate::Turn::resume) instead of sending this result to the model.
+    #[must_use]
+    pub fn parked(&self) -> Option<&ParkedCall> {
+        self.left.as_ref()?.parked.as_ref()
     }
 
     /// Returns how much was truncated; `None` if nothing was.

@@ -1,6 +1,6 @@
 //! What a repair is: its kind, its record, and how much is repaired.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How much is repaired before arguments are validated. The guide lists the repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -28,7 +28,7 @@ impl RepairPolicy {
 }
 
 /// One repair of the arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Repair {
     /// The location, as a JSON pointer into the repaired value; empty for the whole.
@@ -43,7 +43,7 @@ pub struct Repair {
 }
 
 /// The kinds of repair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RepairKind {

@@ -16,92 +16,15 @@ use std::{
 
 use haft_core::{Error, ErrorKind, sync::lock};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+use serde::Serialize;
+use sha2::Sha256;
 
-use super::ApprovalScope;
-use crate::{
-    clock::{Clock, RuntimeClock},
-    policy::Policy,
-    turn::ValidatedCall,
+use super::{
+    ApprovalScope,
+    canonical::canonical,
+    digest::{ApprovalDigest, Hash},
 };
-
-type Hash = [u8; 32];
-
-/// What an approval is bound to: everything it depends on, as digests.
-///
-/// Two digests of the same call are equal as long as nothing has changed that an answer depends on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalDigest {
-    definition: Hash,
-    arguments: Hash,
-    directory: Hash,
-    policy: u64,
-    state: Hash,
-    /// This one call of this one run.
-    call: Hash,
-    /// The session, or the run if there is none.
-    session: Hash,
-}
-
-impl ApprovalDigest {
-    /// Computes it for a call and the rules as they are now.
-    pub(crate) fn of(call: &ValidatedCall, policy: &dyn Policy) -> Self {
-        let (cx, tool) = (call.context(), call.tool());
-        let fingerprint = policy.fingerprint(&call.policy_request());
-        let scope = cx.scope();
-        let session = match &scope.session {
-            Some(session) => ["session", session],
-            None => ["run", scope.run.as_str()],
-        };
-        let user = scope.user.as_deref();
-        Self {
-            // Two sources may have the same definition; an approval of one is none of the other.
-            definition: digest([
-                tool.raw_hash(),
-                tool.source().as_bytes(),
-                tool.name().as_str().as_bytes(),
-            ]),
-            arguments: digest([canonical(call.arguments()).as_bytes()]),
-            directory: digest([scope.working_directory.as_os_str().as_encoded_bytes()]),
-            policy: fingerprint.revision,
-            state: digest([fingerprint.state.as_bytes()]),
-            call: digest([
-                scope.run.as_str().as_bytes(),
-                &scope.cycle.to_be_bytes(),
-                cx.call_id().as_str().as_bytes(),
-            ]),
-            session: digest([
-                session[0].as_bytes(),
-                session[1].as_bytes(),
-                &[u8::from(user.is_some())],
-                user.unwrap_or_default().as_bytes(),
-            ]),
-        }
-    }
-
-    /// Returns the key of this call within its session. `because` is the reason that was shown: a
-    /// new reason is not covered by an old approval.
-    pub(crate) fn in_session(&self, because: &[u8]) -> Hash {
-        digest([
-            &self.definition[..],
-            &self.arguments,
-            &self.directory,
-            &self.policy.to_be_bytes(),
-            &self.state,
-            &self.session,
-            because,
-        ])
-    }
-
-    /// The call for a single-use approval, the session for a longer one.
-    fn scope(&self, lasting: ApprovalScope) -> &Hash {
-        match lasting {
-            ApprovalScope::Once => &self.call,
-            ApprovalScope::Session | ApprovalScope::Always => &self.session,
-        }
-    }
-}
+use crate::clock::{Clock, RuntimeClock};
 
 /// Why a grant does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -180,6 +103,19 @@ struct StoreState {
     spent: BTreeSet<(u64, Nonce)>,
 }
 
+impl StoreState {
+    /// Remembers a nonce as used, until it has expired.
+    fn spend(&mut self, until: u64, nonce: Nonce, now: u64) -> Result<(), GrantError> {
+        // Only expired ones are forgotten; they would be refused anyway.
+        self.spent = self.spent.split_off(&(now.saturating_add(1), [0; NONCE_BYTES]));
+        if self.spent.len() >= GrantStore::MAX_SPENT {
+            return Err(GrantError::Full);
+        }
+        self.spent.insert((until, nonce));
+        Ok(())
+    }
+}
+
 type Nonce = [u8; NONCE_BYTES];
 
 const NONCE_BYTES: usize = 18;
@@ -191,6 +127,9 @@ const TOKEN_BYTES: usize = BODY_BYTES + MAC_BYTES;
 const _: () = assert!(TOKEN_BYTES.is_multiple_of(3));
 const PREFIX: &str = "haft1.";
 const VERSION: u8 = 1;
+const SEAL_PREFIX: &str = "haft-seal1.";
+/// Nonce and expiry.
+const SEAL_HEAD_BYTES: usize = NONCE_BYTES + 8;
 
 impl GrantStore {
     /// Maximum number of remembered grants: a few megabytes.
@@ -262,13 +201,7 @@ impl GrantStore {
         good_for: Duration,
     ) -> String {
         let until = self.now().saturating_add(millis(good_for));
-        let mut nonce = [0; NONCE_BYTES];
-        {
-            let mut state = lock(&self.state);
-            state.issued = state.issued.wrapping_add(1);
-            nonce[..10].copy_from_slice(&self.seed);
-            nonce[10..].copy_from_slice(&state.issued.to_be_bytes());
-        }
+        let nonce = self.nonce();
         let mut all = Vec::with_capacity(TOKEN_BYTES);
         all.push(VERSION);
         all.push(mark(lasting));
@@ -285,6 +218,11 @@ impl GrantStore {
         format!("{PREFIX}{}", encode(&all))
     }
 
+    /// Signs an approval of exactly this call, once.
+    pub(crate) fn issue_once(&self, binding: &ApprovalDigest, good_for: Duration) -> String {
+        self.issue(binding, ApprovalScope::Once, good_for)
+    }
+
     /// Uses a grant for a call with this digest, and returns its scope.
     ///
     /// # Errors
@@ -298,13 +236,57 @@ impl GrantStore {
         let now = self.now();
         let mut state = lock(&self.state);
         self.fits(&token, binding, now, &state)?;
-        // Only expired grants are forgotten; they would be refused anyway.
-        state.spent = state.spent.split_off(&(now.saturating_add(1), [0; NONCE_BYTES]));
-        if state.spent.len() >= Self::MAX_SPENT {
-            return Err(GrantError::Full);
-        }
-        state.spent.insert((token.until, token.nonce));
+        state.spend(token.until, token.nonce, now)?;
         Ok(token.lasting)
+    }
+
+    /// Signs data that comes back later, at most once and within this time.
+    pub(crate) fn seal(&self, data: &impl Serialize, good_for: Duration) -> String {
+        let text = sealed_text(data);
+        let mut head = [0; SEAL_HEAD_BYTES];
+        head[..NONCE_BYTES].copy_from_slice(&self.nonce());
+        let until = self.now().saturating_add(millis(good_for));
+        head[NONCE_BYTES..].copy_from_slice(&until.to_be_bytes());
+        let mac = self.seal_mac(&head, &text).finalize().into_bytes();
+        format!("{SEAL_PREFIX}{}{}", hex(&head), hex(&mac))
+    }
+
+    /// Accepts data with its seal, once.
+    pub(crate) fn open_sealed(&self, data: &impl Serialize, seal: &str) -> Result<(), GrantError> {
+        let seal = seal.strip_prefix(SEAL_PREFIX).ok_or(GrantError::Malformed)?;
+        let bytes: [u8; SEAL_HEAD_BYTES + MAC_BYTES] = unhex(seal).ok_or(GrantError::Malformed)?;
+        let (head, mac) = bytes.split_at(SEAL_HEAD_BYTES);
+        // Compares in constant time (no timing attack).
+        self.seal_mac(head, &sealed_text(data))
+            .verify_slice(mac)
+            .map_err(|_| GrantError::Forged)?;
+        let mut head = head;
+        let nonce = take(&mut head).ok_or(GrantError::Malformed)?;
+        let until = take(&mut head).map(u64::from_be_bytes).ok_or(GrantError::Malformed)?;
+        let now = self.now();
+        if until <= now {
+            return Err(GrantError::Expired);
+        }
+        let mut state = lock(&self.state);
+        if state.spent.contains(&(until, nonce)) {
+            return Err(GrantError::Spent);
+        }
+        state.spend(until, nonce, now)
+    }
+
+    /// The signature of a sealed text. A grant begins with its version, so no grant is also a seal.
+    fn seal_mac(&self, head: &[u8], text: &str) -> Hmac<Sha256> {
+        self.key.clone().chain_update(SEAL_PREFIX).chain_update(head).chain_update(text)
+    }
+
+    /// Makes a nonce that no other grant or seal has.
+    fn nonce(&self) -> Nonce {
+        let mut nonce = [0; NONCE_BYTES];
+        let mut state = lock(&self.state);
+        state.issued = state.issued.wrapping_add(1);
+        nonce[..10].copy_from_slice(&self.seed);
+        nonce[10..].copy_from_slice(&state.issued.to_be_bytes());
+        nonce
     }
 
     /// Returns the scope of a grant, without using it.
@@ -398,6 +380,29 @@ fn take<const N: usize>(body: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
+/// The text of data that is signed. It does not depend on the order of keys, which a store may
+/// change.
+fn sealed_text(data: &impl Serialize) -> String {
+    canonical(&serde_json::to_value(data).unwrap_or_default())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Decodes what [`hex`] wrote, if it has this length.
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| !pair.starts_with('+'))?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(bytes)
+}
+
 fn mark(lasting: ApprovalScope) -> u8 {
     match lasting {
         ApprovalScope::Once => 1,
@@ -420,75 +425,6 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
         .because(e.to_string())
     })?;
     Ok(bytes)
-}
-
-/// Hashes several parts with their lengths, so that different lists never hash the same input.
-pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_be_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().into()
-}
-
-/// Writes canonical JSON: keys sorted as in RFC 8785, no whitespace, whole numbers without a point.
-/// Not recursive: what a person edits may be nested deeply.
-pub(crate) fn canonical(value: &Value) -> String {
-    enum Step<'a> {
-        Value(&'a Value),
-        Key(&'a str),
-        Word(char),
-    }
-    let mut out = String::new();
-    let mut steps = vec![Step::Value(value)];
-    while let Some(step) = steps.pop() {
-        match step {
-            Step::Word(word) => out.push(word),
-            Step::Key(key) => {
-                quote(key, &mut out);
-                out.push(':');
-            }
-            Step::Value(Value::String(text)) => quote(text, &mut out),
-            Step::Value(Value::Number(number)) => match number.as_f64() {
-                // Beyond this a float cannot represent every integer, and stays as written.
-                Some(float) if number.is_f64() && float.trunc() == float && float.abs() < 9e15 => {
-                    #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
-                    out.push_str(&(float as i64).to_string());
-                }
-                _ => out.push_str(&number.to_string()),
-            },
-            Step::Value(Value::Array(list)) => {
-                steps.push(Step::Word(']'));
-                for (at, item) in list.iter().enumerate().rev() {
-                    steps.push(Step::Value(item));
-                    if at > 0 {
-                        steps.push(Step::Word(','));
-                    }
-                }
-                out.push('[');
-            }
-            Step::Value(Value::Object(map)) => {
-                let mut pairs: Vec<_> = map.iter().collect();
-                pairs.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-                steps.push(Step::Word('}'));
-                for (at, (key, item)) in pairs.into_iter().enumerate().rev() {
-                    steps.push(Step::Value(item));
-                    steps.push(Step::Key(key));
-                    if at > 0 {
-                        steps.push(Step::Word(','));
-                    }
-                }
-                out.push('{');
-            }
-            Step::Value(plain) => out.push_str(&plain.to_string()),
-        }
-    }
-    out
-}
-
-fn quote(text: &str, out: &mut String) {
-    out.push_str(&Value::String(text.to_owned()).to_string());
 }
 
 const BASE64_ALPHABET: &[u8; 64] =
@@ -533,14 +469,13 @@ fn decode(text: &str) -> Option<[u8; TOKEN_BYTES]> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
     const SOON: Duration = Duration::from_secs(60);
 
     fn binding() -> ApprovalDigest {
-        let of = |word: &str| digest([word.as_bytes()]);
+        let of = |word: &str| super::super::digest([word.as_bytes()]);
         ApprovalDigest {
             definition: of("definition"),
             arguments: of("arguments"),
@@ -672,17 +607,21 @@ mod tests {
     }
 
     #[test]
-    fn equal_data_has_one_canonical_form() {
-        let one = json!({"b": [1.0, -0.5, "é\n\"", null], "a": {"\u{10000}": 1, "\u{ff61}": true}});
-        let two = json!({"a": {"\u{ff61}": true, "\u{10000}": 1}, "b": [1, -0.5, "é\n\"", null]});
-        assert_eq!(canonical(&one), canonical(&two));
-        // Sorted by UTF-16 code units, where surrogate pairs come first.
-        assert_eq!(
-            canonical(&one),
-            "{\"a\":{\"\u{10000}\":1,\"\u{ff61}\":true},\"b\":[1,-0.5,\"é\\n\\\"\",null]}"
-        );
-        for (a, b) in [(json!(["a", "b"]), json!(["a,b"])), (json!(1), json!("1"))] {
-            assert_ne!(canonical(&a), canonical(&b));
+    fn sealed_data_is_accepted_once_unchanged_and_in_time() {
+        let clock = crate::clock::ManualClock::new();
+        let grants = GrantStore::new().unwrap().with_clock(clock.clone());
+        let (data, other) = (serde_json::json!({"a": 1}), serde_json::json!({"a": 2}));
+        let seal = grants.seal(&data, SOON);
+        assert_eq!(grants.open_sealed(&other, &seal), Err(GrantError::Forged));
+        let foreign = GrantStore::new().unwrap();
+        assert_eq!(foreign.open_sealed(&data, &seal), Err(GrantError::Forged));
+        assert_eq!(grants.open_sealed(&data, &seal), Ok(()));
+        assert_eq!(grants.open_sealed(&data, &seal), Err(GrantError::Spent));
+        let late = grants.seal(&data, SOON);
+        clock.advance(SOON);
+        assert_eq!(grants.open_sealed(&data, &late), Err(GrantError::Expired));
+        for text in ["", "haft-seal1.", "haft-seal1.zz", &seal[1..], &seal[..seal.len() - 1]] {
+            assert_eq!(grants.open_sealed(&data, text), Err(GrantError::Malformed), "{text}");
         }
     }
 
@@ -701,12 +640,18 @@ mod tests {
         }
 
         #[test]
-        fn canonical_json_is_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ \
-            ]{0,40}") {
-            if let Ok(value) = serde_json::from_str::<Value>(&text) {
-                let again: Value = serde_json::from_str(&canonical(&value)).unwrap();
-                prop_assert_eq!(canonical(&again), canonical(&value));
-            }
+        fn flipping_any_bit_of_a_seal_is_refused(at in 0usize..127, bit in 0u8..7) {
+            let grants = GrantStore::new().unwrap();
+            let seal = grants.seal(&"data", SOON);
+            prop_assert_eq!(seal.len(), 127);
+            let mut bytes = seal.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            let flipped = String::from_utf8(bytes).unwrap();
+            // Hexadecimal digits have two spellings; another one is the same seal.
+            prop_assume!(!flipped.eq_ignore_ascii_case(&seal) || at < SEAL_PREFIX.len());
+            let refusal = grants.open_sealed(&"data", &flipped).unwrap_err();
+            prop_assert!(matches!(refusal, GrantError::Malformed | GrantError::Forged));
+            prop_assert_eq!(grants.open_sealed(&"data", &seal), Ok(()));
         }
     }
 }

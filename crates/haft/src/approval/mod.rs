@@ -3,26 +3,32 @@
 //! An approver asks a person. The answer becomes a signed, single-use grant for exactly the call
 //! that was shown. No answer, an error or an unclear answer count as no.
 
+mod canonical;
+mod digest;
 mod grant;
 mod queue;
 
 use std::sync::Arc;
 
 use haft_core::{BoxFuture, Failure, Verdict};
+use haft_policy::Explanation;
 use serde::Serialize;
 use serde_json::Value;
 
 pub use haft_sanitize::deceptive_chars;
 
 #[cfg(test)]
-pub(crate) use self::grant::canonical;
-pub use self::grant::{ApprovalDigest, GrantError, GrantStore};
+pub(crate) use self::canonical::canonical;
+pub use self::{
+    digest::ApprovalDigest,
+    grant::{GrantError, GrantStore},
+};
 pub(crate) use self::{
-    grant::digest,
+    digest::digest,
     queue::{Answered, ApprovalQueue, PromptLimits, QueuePermit, in_words},
 };
-pub use crate::policy::SuggestedRules;
-use crate::{policy::Explanation, turn::ValidatedCall};
+use crate::turn::ValidatedCall;
+pub use haft_policy::SuggestedRules;
 
 /// A request for approval.
 #[derive(Debug)]

@@ -6,5 +6,5 @@ mod tool_globs;
 pub use haft_core::RemainingBudget;
 
 pub(crate) use self::ledger::{BudgetReservation, Ledger, too_deep};
-pub use crate::policy::Budget;
+pub use haft_policy::Budget;
 pub use haft_policy::BudgetKey;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use haft_core::{Decision, Failure, FailureCode, RetryHint, Verdict};
+use haft_policy::Explanation;
 use serde_json::Value;
 
 use super::{
@@ -28,7 +29,6 @@ use crate::{
     event::Event,
     host_code::{Stopped, caught},
     journal::PolicyRecord,
-    policy::Explanation,
     turn::TurnCore,
 };
 
@@ -50,6 +50,11 @@ pub(crate) struct OpenApproval {
 }
 
 impl OpenApproval {
+    /// Returns the call, and why it needs approval.
+    pub(super) fn asked(&self) -> (&ValidatedCall, &Verdict) {
+        (&self.call, &self.assessment.verdict)
+    }
+
     /// Returns the request as approvers see it.
     pub(crate) fn request(&self) -> ApprovalRequest<'_> {
         ApprovalRequest {
@@ -100,7 +105,7 @@ pub(super) fn open(
     record: &mut CallRecord,
     (call, assessment): (ValidatedCall, Box<Assessment>),
     (permit, since): (QueuePermit, Instant),
-) -> Result<Box<OpenApproval>, Failure> {
+) -> Result<Arc<OpenApproval>, Failure> {
     is_declined_too_often(turn, record, &call, &assessment)?;
     if !turn.run.prompt_limits.may_ask(turn.inner.config.max_prompts, turn.inner.clock.now()) {
         return Err(queue_is_full(turn, record, &call, &assessment));
@@ -125,7 +130,7 @@ pub(super) fn open(
         verdict: assessment.verdict.clone(),
         explanation: Arc::clone(&explanation),
     });
-    Ok(Box::new(OpenApproval {
+    Ok(Arc::new(OpenApproval {
         has_session: turn.run.prompt_limits.has_more,
         waiting: turn.inner.approvals.waiting(),
         _permit: permit,
@@ -154,7 +159,9 @@ pub(super) fn unanswered(record: &CallRecord, stopped: Stopped) -> Failure {
             Failure::new(FailureCode::ApprovalExpired, "no approver answered in time")
                 .with_source(asked.unwrap_or_default())
         }
-        stopped @ Stopped::Panicked(_) => failed("the approval queue", &stopped.to_string()),
+        stopped @ (Stopped::Panicked(_) | Stopped::Parked) => {
+            failed("the approval queue", &stopped.to_string())
+        }
     }
 }
 
@@ -162,7 +169,7 @@ pub(super) fn unanswered(record: &CallRecord, stopped: Stopped) -> Failure {
 pub(super) fn answer(
     turn: &TurnCore,
     record: &mut CallRecord,
-    open: Box<OpenApproval>,
+    open: OpenApproval,
     answered: Result<Answered, Failure>,
 ) -> Result<Authorization, Failure> {
     let answered = answered?;
@@ -176,7 +183,7 @@ pub(super) fn answer(
         comment: comment(&answered.answer).map(str::to_owned),
         waited: turn.inner.clock.now().saturating_duration_since(open.since),
     });
-    apply(turn, record, *open, answered)
+    apply(turn, record, open, answered)
 }
 
 fn apply(

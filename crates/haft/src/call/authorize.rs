@@ -11,13 +11,13 @@
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{Args, Decision, Failure, FailureCode, Verdict};
+use haft_policy::{CheckStep, Explanation};
 use serde_json::Value;
 
 use super::validate::ValidatedCall;
 use crate::{
     approval::{ApprovalDigest, ApprovalScope, GrantError, digest},
     host_code::{Stopped, caught},
-    policy::{CheckStep, Explanation},
     secrets::secret_arguments,
     turn::TurnCore,
 };
@@ -355,7 +355,7 @@ pub(super) fn bind(turn: &TurnCore, call: &ValidatedCall) -> Result<ApprovalDige
         .map_err(|panic| failed("the policy", &format!("it panicked: {panic}")))
 }
 
-fn redefined() -> Failure {
+pub(super) fn redefined() -> Failure {
     Failure::new(
         FailureCode::Denied,
         "the tool definition changed after it was shown to you, so it was not run",
@@ -382,8 +382,25 @@ fn allowed_before(
         return Ok(Authorization::Ask(call, assessment));
     };
     let verdict = Verdict::allow(format!("allowed for this session by {by}")).by(by.to_string());
-    let token = turn.inner.approvals.grants.issue(&binding, ApprovalScope::Once, GRANT_LIFETIME);
+    let token = turn.inner.approvals.grants.issue_once(&binding, GRANT_LIFETIME);
     match under_grant(turn, call, &token, verdict) {
+        Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
+        Err(NotGranted::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
+        Err(NotGranted::Refused(failure)) => Err(failure),
+    }
+}
+
+/// Allows a call that was approved before it was parked, if nothing about it differs. Otherwise an
+/// approver is asked again.
+pub(super) fn approved_before(
+    turn: &TurnCore,
+    call: ValidatedCall,
+    assessment: Box<Assessment>,
+    grant: Option<String>,
+) -> Result<Authorization, Failure> {
+    let Some(grant) = grant else { return Ok(Authorization::Ask(call, assessment)) };
+    let verdict = Verdict::allow("approved before the call was parked").by("a grant");
+    match under_grant(turn, call, &grant, verdict) {
         Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
         Err(NotGranted::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
         Err(NotGranted::Refused(failure)) => Err(failure),

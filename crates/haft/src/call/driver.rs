@@ -21,7 +21,7 @@ use super::{
     acquire, approve,
     authorize::GuardId,
     explain_invalid,
-    machine::{BudgetReservation, CallMachine},
+    machine::{BudgetReservation, CallMachine, Resume},
     record::Parent,
     sanitize,
     step::{Input, Need, Step},
@@ -69,17 +69,32 @@ struct Watched {
     stop: Option<BoxFuture<'static, Stopped>>,
 }
 
-/// What may stop the work of a need.
-#[derive(Clone, Copy)]
-enum Limit {
-    /// Nothing: it has its own limits.
-    None,
-    /// A timeout, for work that must not be cancelled.
-    Timeout(Duration),
-    /// The cancellation of the call, and an interrupt of the turn.
-    Cancel,
-    /// All of these.
-    CancelOrTimeout(Duration),
+/// What may stop the work of a need. Work without any of these has its own limits.
+#[derive(Clone, Copy, Default)]
+struct Limit {
+    timeout: Option<Duration>,
+    /// Whether the cancellation of the call and an interrupt of the turn stop it.
+    cancels: bool,
+    /// Whether it stops when the turn is parked.
+    parks: bool,
+}
+
+impl Limit {
+    const NONE: Self = Self { timeout: None, cancels: false, parks: false };
+    const CANCEL: Self = Self { timeout: None, cancels: true, parks: false };
+
+    /// For work that must not be cancelled.
+    fn timeout(time: Duration) -> Self {
+        Self { timeout: Some(time), ..Self::NONE }
+    }
+
+    fn cancel_or_timeout(time: Duration) -> Self {
+        Self { timeout: Some(time), ..Self::CANCEL }
+    }
+
+    fn or_park(self, parks: bool) -> Self {
+        Self { parks, ..self }
+    }
 }
 
 impl RunningCall {
@@ -101,6 +116,12 @@ impl RunningCall {
             has_started: false,
             has_ended: false,
         }
+    }
+
+    /// Sets how a call that was parked goes on.
+    pub(crate) fn resumed(mut self, resume: Option<Box<Resume>>) -> Self {
+        self.machine.set_resume(resume);
+        self
     }
 
     /// Continues a machine that has this need.
@@ -160,7 +181,7 @@ impl RunningCall {
         };
         let work = execution.through_middleware(Arc::clone(&self.turn));
         let work = async move { Input::Executed(Some(work.await)) };
-        self.wait_for(Limit::None, work, task)
+        self.wait_for(Limit::NONE, work, task)
     }
 
     /// Keeps a future and polls it once.
@@ -219,7 +240,7 @@ impl RunningCall {
             Some(WriteStatus::Now(result)) => Poll::Ready(input(result, false)),
             Some(WriteStatus::Later(writing)) => {
                 let work = async move { input(writing.await, true) };
-                self.wait_for(Limit::Timeout(limit), work, task)
+                self.wait_for(Limit::timeout(limit), work, task)
             }
             // A mistake of ours; the machine ends the call, so that it does not wait forever.
             None => Poll::Ready(Input::Stopped(Stopped::Panicked("nothing to write".to_owned()))),
@@ -229,40 +250,43 @@ impl RunningCall {
     /// Starts to satisfy a need of a call that has no outcome yet. Each of these is a future.
     fn begin_waiting(&mut self, need: Need, policy_timeout: Duration) -> Waiting {
         let turn = Arc::clone(&self.turn);
+        let parks = self.machine.facts().parent().is_none();
         match need {
             Need::Check(call) => {
-                Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
+                Waiting::work(Limit::cancel_or_timeout(policy_timeout), async move {
                     let checked = call.tool().body().check(call.args(), call.context()).await;
                     Input::Checked(call, checked)
                 })
             }
             Need::PreHook(call, at) => {
-                let limit = Limit::CancelOrTimeout(turn.inner.hooks[at].limit());
+                let limit = Limit::cancel_or_timeout(turn.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
                     let answer = turn.inner.hooks[at].hook().before(&call).await;
                     Input::PreHook(call, Box::new(answer))
                 })
             }
             Need::Guard(call, guard) => {
-                Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
+                Waiting::work(Limit::cancel_or_timeout(policy_timeout), async move {
                     let answer = ask_guard(&turn, &call, guard).await;
                     Input::Guard(call, Box::new(answer))
                 })
             }
             Need::MessageEnd => {
                 let wait = async move { Input::MessageEnd(turn.end.wait().await) };
-                Waiting::work(Limit::Cancel, telemetry::waiting("message", wait))
+                Waiting::work(Limit::CANCEL, telemetry::waiting("message", wait))
             }
             Need::ApprovalPermit => {
                 let wait =
                     async move { Input::ApprovalPermit(turn.inner.approvals.permit().await) };
-                Waiting::work(Limit::Cancel, wait)
+                Waiting::work(Limit::CANCEL.or_park(parks), wait)
             }
             Need::Approval(open) => {
-                let limit = Limit::CancelOrTimeout(approve::timeout(&turn, &open));
+                let limit = Limit::cancel_or_timeout(approve::timeout(&turn, &open));
+                let limit = limit.or_park(parks);
                 let wait = async move {
                     let answered = turn.inner.approvals.ask(&open.request()).await;
-                    Input::Answer(open, Box::new(answered))
+                    drop(open);
+                    Input::Answer(Box::new(answered))
                 };
                 Waiting::work(limit, telemetry::waiting("approval", wait))
             }
@@ -271,9 +295,10 @@ impl RunningCall {
                 let wait = async move {
                     let parent = parent.as_deref();
                     let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
-                    Input::Acquired(call, Box::new(locks))
+                    drop(call);
+                    Input::Acquired(Box::new(locks))
                 };
-                Waiting::work(Limit::None, telemetry::waiting("place", wait))
+                Waiting::work(Limit::NONE.or_park(parks), telemetry::waiting("place", wait))
             }
             other => self.begin_finish(other),
         }
@@ -284,7 +309,7 @@ impl RunningCall {
         let turn = Arc::clone(&self.turn);
         match need {
             Need::PostHook(completed, at, outcome) => {
-                let limit = Limit::Timeout(turn.inner.hooks[at].limit());
+                let limit = Limit::timeout(turn.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
                     let hook = turn.inner.hooks[at].hook();
                     Input::PostHook(Box::new(hook.after(&completed, *outcome).await))
@@ -294,13 +319,13 @@ impl RunningCall {
                 let facts = self.machine.facts();
                 let (cx, began) = (facts.cx.clone(), facts.began);
                 let outer = facts.parent().and_then(|parent| parent.deadline);
-                Waiting::work(Limit::None, async move {
+                Waiting::work(Limit::NONE, async move {
                     Input::Explained(
                         explain_invalid::explained(&turn, &cx, outer, began, failure).await,
                     )
                 })
             }
-            Need::Sanitize(outcome) => Waiting::work(Limit::None, async move {
+            Need::Sanitize(outcome) => Waiting::work(Limit::NONE, async move {
                 let (outcome, altered) =
                     sanitize::sanitized_off_executor(*outcome, &turn.inner).await;
                 Input::Sanitized(Box::new(outcome), altered)
@@ -309,7 +334,7 @@ impl RunningCall {
                 let facts = self.machine.facts();
                 let limit = super::finish::result_limit(facts).unwrap_or_default();
                 let cx = facts.cx.clone();
-                Waiting::work(Limit::None, async move {
+                Waiting::work(Limit::NONE, async move {
                     let truncated = truncate::truncate(&turn, &cx, label, *output, limit).await;
                     for (facts, shown) in truncated.stored {
                         let call = cx.call_id().clone();
@@ -323,7 +348,7 @@ impl RunningCall {
                 })
             }
             // Every other need is handled above; the machine ends the call if one is not.
-            _ => Waiting::work(Limit::None, async {
+            _ => Waiting::work(Limit::NONE, async {
                 Input::Stopped(Stopped::Panicked("unknown need".to_owned()))
             }),
         }
@@ -389,7 +414,7 @@ impl Watched {
         }
         let stop = match (&mut self.stop, self.limit) {
             (Some(stop), _) => stop,
-            (None, Limit::None) => return Poll::Pending,
+            (None, Limit { timeout: None, cancels: false, parks: false }) => return Poll::Pending,
             (None, limit) => {
                 let cx = machine.facts().cx.clone();
                 self.stop.insert(Box::pin(stopped(Arc::clone(turn), cx, limit)))
@@ -412,18 +437,14 @@ impl Watched {
 /// Waits until the work of a need must stop.
 async fn stopped(turn: Arc<TurnCore>, cx: ToolContext, limit: Limit) -> Stopped {
     let clock = &*turn.inner.clock;
-    let (cancels, time) = match limit {
-        Limit::None => return std::future::pending().await,
-        Limit::Timeout(time) => (false, Some(time)),
-        Limit::Cancel => (true, None),
-        Limit::CancelOrTimeout(time) => (true, Some(time)),
-    };
-    let until = time.map(|time| after(clock.now(), time));
+    let Limit { timeout, cancels, parks } = limit;
+    let until = timeout.map(|time| after(clock.now(), time));
     tokio::select! {
         biased;
         () = cx.cancelled(), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
         () = turn.interrupted(&cx), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
-        () = sleep(clock, until) => Stopped::TimedOut(time.unwrap_or_default()),
+        () = turn.parking(), if parks => Stopped::Parked,
+        () = sleep(clock, until) => Stopped::TimedOut(timeout.unwrap_or_default()),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{Failure, Verdict, host::HostContext};
+use haft_policy::{CheckStep, Explanation};
 use haft_schema::Unexplained;
 
 use super::{
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     host_code::{Stopped, caught, within},
-    policy::{CheckStep, Explanation},
     secrets::secret_arguments,
     turn::TurnCore,
 };

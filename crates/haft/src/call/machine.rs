@@ -14,6 +14,7 @@
 //! INVARIANT: a body is requested only with an `AuthorizedCall` and a journaled intent.
 
 mod authorization;
+mod park;
 
 use std::{sync::Arc, time::Instant};
 
@@ -21,8 +22,9 @@ use haft_core::{Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use haft_schema::Unexplained;
 
 use self::authorization::{Asking, Queued};
+pub(crate) use self::park::{Restored, Resume, restore};
 use super::{
-    approve,
+    approve::{self, OpenApproval},
     authorize::{self, AuthorizedCall, GuardId, Guarding},
     check,
     execute::{Execution, PreparedExecution},
@@ -35,6 +37,7 @@ pub(super) use crate::budget::BudgetReservation;
 use crate::{
     event::{Event, Phase as EventPhase},
     hooks::CompletedCall,
+    host_code::Stopped,
     journal::{CallIntent, CallOutcome},
     layers::Outcome,
     tool_result::ToolResult,
@@ -53,6 +56,10 @@ pub(crate) struct CallMachine {
     pub(super) prepared: Option<PreparedExecution>,
     /// The call in `Phase::Execute`.
     pub(super) execution: Option<Execution>,
+    /// How a resumed call goes on.
+    pub(super) resume: Option<Box<Resume>>,
+    /// The grant of a resumed call that was authorized before it was parked.
+    pub(super) grant: Option<String>,
 }
 
 /// Where a call is. A phase has what it needs when its need is satisfied. It is moved with every
@@ -66,11 +73,11 @@ pub(super) enum Phase {
     /// Waits for the end of the message before an approver is asked.
     MessageBeforeApproval(Box<(Asking, Instant)>),
     ApprovalQueue(Box<(Asking, Instant, bool)>),
-    Approval,
+    Approval(Arc<OpenApproval>),
     /// Waits for the end of the message before the body runs.
     Message(AuthorizedCall),
-    /// Its deadline, and since when it waits.
-    Acquire(Box<(Instant, Instant)>),
+    /// The call, its deadline, and since when it waits.
+    Acquire(Box<(Arc<AuthorizedCall>, Instant, Instant)>),
     Intent,
     Execute,
     PostHook(usize, BodyExecution, Arc<CompletedCall>),
@@ -102,7 +109,7 @@ impl CallMachine {
         let origin = parent.map_or(CallOrigin::Model, CallOrigin::Nested);
         let tool = call.as_ref().ok().map(|call| Arc::clone(call.tool()));
         let record = CallRecord::new(turn, cx, origin, tool, reservation);
-        Self { phase: Phase::Start(call), round: 0, record, prepared: None, execution: None }
+        Self::at(Phase::Start(call), record)
     }
 
     /// Makes the machine for the late result of a call: its last phases.
@@ -116,11 +123,15 @@ impl CallMachine {
         let tool = Some(Arc::clone(&completed.tool));
         let mut record = CallRecord::new(turn, cx, CallOrigin::Background, tool, None);
         record.began = began;
-        let phase = Phase::Taken;
-        let mut machine = Self { phase, round: 0, record, prepared: None, execution: None };
+        let mut machine = Self::at(Phase::Taken, record);
         let completed = (!turn.inner.hooks.is_empty()).then_some(completed);
         let step = machine.post_hooks(turn, completed, 0, outcome);
         (machine, step)
+    }
+
+    fn at(phase: Phase, record: CallRecord) -> Self {
+        let (prepared, execution, resume, grant) = (None, None, None, None);
+        Self { phase, round: 0, record, prepared, execution, resume, grant }
     }
 
     /// Returns the facts about the call.
@@ -180,11 +191,23 @@ impl CallMachine {
                 let (asking, since, waited) = *asking;
                 self.queued(turn, asking, (permit, since), waited)
             }
-            (Phase::Approval, Input::Answer(open, answer)) => {
-                let applied = approve::answer(turn, &mut self.record, open, *answer);
+            (Phase::ApprovalQueue(asking), Input::Stopped(Stopped::Parked)) => {
+                let ((call, assessment), ..) = *asking;
+                self.park_question(turn, &call, &assessment.verdict)
+            }
+            (Phase::Approval(open), Input::Answer(answer)) => {
+                // The future of the question is gone, so this is the only reference.
+                let applied = match Arc::into_inner(open) {
+                    Some(open) => approve::answer(turn, &mut self.record, open, *answer),
+                    None => Err(lost()),
+                };
                 self.authorized(turn, applied, None)
             }
-            (Phase::Approval, Input::Stopped(stopped)) => {
+            (Phase::Approval(open), Input::Stopped(Stopped::Parked)) => {
+                let (call, verdict) = open.asked();
+                self.park_question(turn, call, verdict)
+            }
+            (Phase::Approval(_), Input::Stopped(stopped)) => {
                 let failure = approve::unanswered(&self.record, stopped);
                 self.outcome_of(turn, Err(failure))
             }
@@ -260,11 +283,14 @@ impl CallMachine {
         if let Some(answer) = call.take_answer() {
             return self.outcome_of(turn, answer);
         }
+        if turn.is_parking() || self.resume.is_some() {
+            return self.start_parked(turn, call);
+        }
         self.round(turn, call)
     }
 
     /// Check, hooks, authorization. A change of the arguments starts another round.
-    fn round(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
+    pub(super) fn round(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
         if turn.is_stopped(call.context()) {
             return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
         }

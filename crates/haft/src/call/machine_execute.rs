@@ -47,8 +47,16 @@ impl CallMachine {
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
             },
-            (Phase::Acquire(times), Input::Acquired(call, locks)) => {
-                self.acquired(turn, call, *locks, *times)
+            (Phase::Acquire(waiting), Input::Acquired(locks)) => {
+                let (call, deadline, since) = *waiting;
+                // The future that waited is gone, so this is the only reference.
+                match Arc::into_inner(call) {
+                    Some(call) => self.acquired(turn, call, *locks, (deadline, since)),
+                    None => self.outcome_of(turn, Err(lost())),
+                }
+            }
+            (Phase::Acquire(waiting), Input::Stopped(Stopped::Parked)) => {
+                self.park_authorized(turn, &waiting.0)
             }
             (Phase::PostHook(at, ran, completed), Input::PostHook(answer)) => {
                 self.post_hook(turn, (at, ran, completed), Ok(*answer))
@@ -168,7 +176,8 @@ impl CallMachine {
             Some(locks) => self.intend(turn, call, locks, deadline),
             None => {
                 let since = turn.inner.clock.now();
-                let phase = Phase::Acquire(Box::new((deadline, since)));
+                let call = Arc::new(call);
+                let phase = Phase::Acquire(Box::new((Arc::clone(&call), deadline, since)));
                 self.wait(phase, Need::Acquire(call, deadline))
             }
         }

@@ -27,7 +27,7 @@ pub use self::{authorize::AuthorizedCall, validate::ValidatedCall};
 pub(crate) use self::{
     driver::RunningCall,
     explain::explain,
-    machine::{CallMachine, not_run},
+    machine::{CallMachine, Restored, Resume, not_run, restore},
     record::{CallRecord, Parent, add_notes},
     sanitize::most_bytes,
     step::Step,

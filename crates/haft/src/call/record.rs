@@ -147,6 +147,11 @@ impl HostNotes {
         self.0.get_or_insert_default().texts.push(text);
     }
 
+    /// Takes the notes for the model.
+    pub(super) fn take_texts(&mut self) -> Vec<String> {
+        self.0.as_mut().map(|own| std::mem::take(&mut own.texts)).unwrap_or_default()
+    }
+
     /// Removes the notes for the model: they were about arguments that changed.
     pub(super) fn clear_texts(&mut self) {
         if let Some(own) = &mut self.0 {

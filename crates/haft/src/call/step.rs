@@ -25,7 +25,8 @@ pub(crate) enum Step {
     Wait(Need),
 }
 
-/// What a call waits for. A need has the data that its future needs. Needs and inputs are moved
+/// What a call waits for. A need has the data that its future needs; what a parked call needs is
+/// shared with its phase. Needs and inputs are moved
 /// several times, so what few calls have is boxed.
 pub(crate) enum Need {
     /// The explanation of invalid arguments.
@@ -41,9 +42,9 @@ pub(crate) enum Need {
     /// A permit of the approval queue.
     ApprovalPermit,
     /// The answer of an approver.
-    Approval(Box<OpenApproval>),
+    Approval(Arc<OpenApproval>),
     /// Concurrency slot, locks, resource keys, tool slot.
-    Acquire(AuthorizedCall, Instant),
+    Acquire(Arc<AuthorizedCall>, Instant),
     /// The intent in the journal: `CallMachine::intent`.
     WriteIntent,
     /// The outcome of the body and the layers: `CallMachine::execution_mut`.
@@ -67,8 +68,8 @@ pub(crate) enum Input {
     Guard(ValidatedCall, Box<Result<Option<Verdict>, Failure>>),
     MessageEnd(StopReason),
     ApprovalPermit(Option<QueuePermit>),
-    Answer(Box<OpenApproval>, Box<Result<Answered, Failure>>),
-    Acquired(AuthorizedCall, Box<Result<CallLocks, Failure>>),
+    Answer(Box<Result<Answered, Failure>>),
+    Acquired(Box<Result<CallLocks, Failure>>),
     IntentWritten {
         result: Result<(), BoxError>,
         took_time: bool,
@@ -79,6 +80,6 @@ pub(crate) enum Input {
     Sanitized(Box<Outcome>, usize),
     Truncated(Box<Output>, Box<Truncation>),
     OutcomeWritten(Result<(), BoxError>),
-    /// The need was not satisfied: a panic, a timeout, a cancellation.
+    /// The need was not satisfied: a panic, a timeout, a cancellation, or the turn is parked.
     Stopped(Stopped),
 }

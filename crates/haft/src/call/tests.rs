@@ -1,5 +1,5 @@
-//! Drives call machines by hand, without tokio: every need is answered in every way, and calls
-//! interleave in every order.
+//! Drives call machines by hand, without tokio: every need is answered in every way, calls
+//! interleave in every order, and the process crashes or the turn is parked at every step.
 //!
 //! A run is a sequence of choices. `explore` enumerates all sequences depth first: it replays a
 //! prefix, takes the first option afterwards, and then changes the last choice that has another
@@ -16,12 +16,13 @@ use haft_core::{
     BoxFuture, Capabilities, ConcurrencyClass, DynTool, Failure, FailureCode, Output, StopReason,
     ToolCall, ToolContext, ToolSpec, Verdict, host::HostContext,
 };
+use haft_policy::{Budget, Policy, PolicyRequest};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
     acquire,
-    machine::CallMachine,
+    machine::{CallMachine, Restored, restore},
     record::Parent,
     step::{Input, Need, Step},
 };
@@ -31,8 +32,8 @@ use crate::{
     event::Event,
     hooks::{Hook, PostCallResult, PreCallDecision},
     host_code::Stopped,
-    policy::{Budget, Policy, PolicyRequest},
     registry::ToolRegistry,
+    run::Run,
     runtime::Runtime,
     tool_result::ToolResult,
     turn::{TurnCore, validate_call},
@@ -111,6 +112,17 @@ struct Parts {
     class: ConcurrencyClass,
     /// Whether the first call makes a nested call while it executes.
     nests: bool,
+    disturbance: Disturbance,
+}
+
+/// What happens once, at any step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Disturbance {
+    None,
+    /// The process ends; only the journal is left.
+    Crash,
+    /// The turn is parked, and another turn finishes it.
+    Park,
 }
 
 const BUDGET: u64 = 10;
@@ -119,9 +131,13 @@ struct World {
     runtime: Runtime,
     /// Only to take snapshots: the machines are driven outside of it.
     tokio: tokio::runtime::Runtime,
+    clock: ManualClock,
+    run: Run,
     turn: Arc<TurnCore>,
     seen: Shared,
     parts: Parts,
+    /// How many bodies ran in a process that crashed: its budget is gone with it.
+    before_crash: usize,
 }
 
 impl World {
@@ -151,13 +167,14 @@ impl World {
             tool = tool.with_guard(|_, _| Ok(None));
         }
         let log = Arc::clone(&seen);
+        let clock = ManualClock::new();
         let mut builder = Runtime::builder()
             .registry(ToolRegistry::builder().add(vec![tool]).build().unwrap())
             .policy(Asks(parts.asks))
             .approver(crate::approval::approver_fn("person", |_| {
                 Box::pin(async { Ok(ApprovalResponse::allow()) })
             }))
-            .clock(ManualClock::new())
+            .clock(clock.clone())
             .budget(Budget { calls: Some(BUDGET), ..Budget::default() })
             .observer(move |event: &Event| match event {
                 Event::Authorized { call, .. } => {
@@ -173,14 +190,60 @@ impl World {
         }
         let runtime = builder.build().unwrap();
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let turn = turn(&tokio, &runtime);
-        Self { runtime, tokio, turn, seen, parts }
+        let run = runtime.run();
+        let turn = turn(&tokio, &run);
+        Self { runtime, tokio, clock, run, turn, seen, parts, before_crash: 0 }
     }
 
     /// Starts another run.
     fn reset(&mut self) {
         *lock(&self.seen) = Seen::default();
-        self.turn = turn(&self.tokio, &self.runtime);
+        self.before_crash = 0;
+        // What was parked and approved in earlier runs has expired, and is forgotten.
+        self.clock.advance(std::time::Duration::from_secs(8 * 86_400));
+        self.run = self.runtime.run();
+        self.turn = turn(&self.tokio, &self.run);
+    }
+
+    /// The process ends. What the journal says decides about each call: one without an intent has
+    /// not started, and is made again; the outcome of any other is unknown.
+    fn crash(&mut self, calls: &mut Vec<Driven>) {
+        let open: Vec<Driven> = calls.extract_if(.., |call| call.result.is_none()).collect();
+        let ids: Vec<(String, bool)> =
+            open.iter().map(|call| (call.id.clone(), call.is_nested())).collect();
+        drop(open);
+        self.run = self.runtime.run();
+        self.turn = turn(&self.tokio, &self.run);
+        let seen = lock(&self.seen);
+        self.before_crash = seen.bodies.len();
+        let not_started: Vec<String> = ids
+            .into_iter()
+            // The caller of a nested call has an intent, so its outcome is unknown as a whole.
+            .filter(|(id, is_nested)| !is_nested && !seen.intended.contains(id))
+            .map(|(id, _)| id)
+            .collect();
+        drop(seen);
+        calls.extend(not_started.iter().map(|id| self.call(id, None)));
+    }
+
+    /// Finishes the calls that were parked in another turn of the run. Each is written and read.
+    fn resume(&mut self, calls: &mut Vec<Driven>) {
+        let is_parked =
+            |call: &mut Driven| call.result.as_ref().is_some_and(|r| r.parked().is_some());
+        let parked: Vec<Driven> = calls.extract_if(.., is_parked).collect();
+        self.turn = turn(&self.tokio, &self.run);
+        for call in parked {
+            let saved = call.result.as_ref().and_then(|result| result.parked()).unwrap();
+            let saved = serde_json::from_str(&serde_json::to_string(saved).unwrap()).unwrap();
+            let Restored { cx, call: mut restored, resume, .. } = restore(&self.turn, saved);
+            assert!(restored.is_ok(), "{:?}", restored.err());
+            self.turn.register(&cx);
+            let reservation = self.turn.reserve_budget(&mut restored, Some(1));
+            let mut machine = CallMachine::new(&self.turn, restored, cx.clone(), None, reservation);
+            machine.set_resume(resume);
+            let at = At::Input(Input::Start);
+            calls.push(Driven { id: call.id.clone(), cx, machine, at, result: None });
+        }
     }
 
     fn call(&self, id: &str, parent: Option<Arc<Parent>>) -> Driven {
@@ -204,7 +267,8 @@ impl World {
         }
         for call in calls {
             let ends = seen.finished.get(&call.id).copied().unwrap_or_default();
-            assert_eq!(ends, usize::from(call.result.is_some()), "terminal events of {}", call.id);
+            let has_ended = call.result.as_ref().is_some_and(|result| result.parked().is_none());
+            assert_eq!(ends, usize::from(has_ended), "terminal events of {}", call.id);
         }
         let holding = |call: &&Driven| matches!(call.at, At::Execution) && !call.is_nested();
         if self.parts.class != ConcurrencyClass::ReadOnly {
@@ -215,13 +279,14 @@ impl World {
     /// All calls have ended: the budget is exact.
     fn check_end(&self) {
         let left = self.turn.run.remaining(0, None).calls;
-        let ran = u64::try_from(lock(&self.seen).bodies.len()).unwrap();
+        let ran = lock(&self.seen).bodies.len() - self.before_crash;
+        let ran = u64::try_from(ran).unwrap();
         assert_eq!(left, Some(BUDGET - ran), "reserved budget is used or given back");
     }
 }
 
-fn turn(tokio: &tokio::runtime::Runtime, runtime: &Runtime) -> Arc<TurnCore> {
-    let turn = tokio.block_on(runtime.run().turn()).unwrap();
+fn turn(tokio: &tokio::runtime::Runtime, run: &Run) -> Arc<TurnCore> {
+    let turn = tokio.block_on(run.turn()).unwrap();
     turn.core().end.set(StopReason::Done);
     Arc::clone(turn.core())
 }
@@ -257,10 +322,22 @@ impl Driven {
         self.machine.facts().parent().is_some()
     }
 
+    /// Whether it waits for something, and is parked now.
+    fn is_to_park(&self, world: &World) -> bool {
+        let waits =
+            matches!(self.at, At::Locks(_) | At::Need(Need::ApprovalPermit | Need::Approval(_)));
+        waits && world.turn.is_parking() && !self.is_nested()
+    }
+
     /// Makes one step. Returns whether the call could move.
     fn step(&mut self, world: &World, choices: &mut Choices) -> bool {
+        let is_to_park = self.is_to_park(world);
         let input = match std::mem::replace(&mut self.at, At::Done) {
             At::Done => return false,
+            waiting if is_to_park => {
+                drop(waiting);
+                Input::Stopped(Stopped::Parked)
+            }
             At::Input(input) => input,
             At::Locks(mut wait) => match poll_now(&mut wait) {
                 Some(input) => input,
@@ -292,7 +369,8 @@ impl Driven {
                 self.at = At::Locks(Box::pin(async move {
                     let parent = parent.as_deref();
                     let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
-                    Input::Acquired(call, Box::new(locks))
+                    drop(call);
+                    Input::Acquired(Box::new(locks))
                 }));
             }
             Step::Wait(need) => self.at = At::Need(need),
@@ -362,15 +440,17 @@ impl Driven {
                     2 => ApprovalResponse::Edit(json!({"n": 3})),
                     3 => ApprovalResponse::ReplaceResult("by hand".to_owned()),
                     _ => {
+                        drop(open);
                         let failed = Err(Failure::failed("broken approver"));
-                        return Input::Answer(open, Box::new(failed));
+                        return Input::Answer(Box::new(failed));
                     }
                 };
                 if matches!(answer, ApprovalResponse::Allow { .. }) {
                     lock(&world.seen).approvals += 1;
                 }
                 let answered = Answered { by: "person".into(), answer, is_person: true };
-                Input::Answer(open, Box::new(Ok(answered)))
+                drop(open);
+                Input::Answer(Box::new(Ok(answered)))
             }),
             Need::WriteIntent => self.stopped(world, choices, false).unwrap_or_else(|| {
                 let result = match choices.choose(options(2)) {
@@ -409,15 +489,31 @@ impl Driven {
 }
 
 /// Plays one run. Returns its choices and the number of steps.
-fn play(world: &World, calls: usize, prefix: Vec<usize>) -> (Choices, usize) {
+fn play(world: &mut World, calls: usize, prefix: Vec<usize>) -> (Choices, usize) {
     let mut choices = Choices { prefix, made: Vec::new() };
     let mut driven: Vec<Driven> = (0..calls).map(|n| world.call(&format!("c{n}"), None)).collect();
     let (mut steps, mut nested) = (0, !world.parts.nests);
+    let mut disturbance = world.parts.disturbance;
     loop {
-        let open: Vec<usize> = (0..driven.len()).filter(|n| driven[*n].result.is_none()).collect();
-        if open.is_empty() {
-            break;
+        if driven.iter().all(|call| call.result.is_some()) {
+            let is_parked =
+                |call: &Driven| call.result.as_ref().is_some_and(|r| r.parked().is_some());
+            if !driven.iter().any(is_parked) {
+                break;
+            }
+            world.resume(&mut driven);
         }
+        if disturbance != Disturbance::None && choices.choose(2) == 1 {
+            match std::mem::replace(&mut disturbance, Disturbance::None) {
+                Disturbance::Crash => {
+                    nested = true;
+                    world.crash(&mut driven);
+                    continue;
+                }
+                _ => world.turn.park(),
+            }
+        }
+        let open: Vec<usize> = (0..driven.len()).filter(|n| driven[*n].result.is_none()).collect();
         // Any call may move next. One that waits for locks is skipped.
         let first = if open.len() == 1 { 0 } else { choices.choose(open.len()) };
         let moved = (0..open.len())
@@ -444,7 +540,7 @@ fn explore(parts: Parts, calls: usize, limit: usize) -> (usize, usize, bool) {
     let mut world = World::new(parts);
     while let Some(choices) = prefix {
         world.reset();
-        let (played, more) = play(&world, calls, choices);
+        let (played, more) = play(&mut world, calls, choices);
         (runs, steps) = (runs + 1, steps + more);
         if runs >= limit {
             return (runs, steps, false);
@@ -460,6 +556,7 @@ const READ: Parts = Parts {
     faults: true,
     class: ConcurrencyClass::ReadOnly,
     nests: false,
+    disturbance: Disturbance::None,
 };
 
 /// A panic of a body is part of the test, so its message is not printed.
@@ -508,6 +605,35 @@ fn three_calls_keep_every_invariant_in_every_order() {
     assert!(all, "{runs} runs were not all");
 }
 
+/// Explores some calls that are disturbed at any step. All runs are played if there are not too
+/// many; `HAFT_LONG_TESTS=1` plays all of them.
+fn explore_disturbed(disturbance: Disturbance) {
+    let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
+    let limit = if is_long { 10_000_000 } else { 4_000 };
+    for (calls, asks, nests) in
+        [(1, true, false), (1, false, true), (2, false, false), (2, true, false), (3, false, false)]
+    {
+        let class = ConcurrencyClass::WriteExclusive;
+        let parts = Parts { asks, nests, class, disturbance, faults: false, ..READ };
+        let (runs, steps, all) = quietly(|| explore(parts, calls, limit));
+        println!("{calls} calls, all: {all}, {parts:?}: {runs} runs, {steps} steps");
+        assert!(all || runs == limit && calls > 1, "{runs} runs were not all");
+    }
+    let parts = Parts { asks: true, hooks: true, disturbance, ..READ };
+    let (runs, steps, all) = quietly(|| explore(parts, 1, limit));
+    println!("one call with faults, all: {all}, {parts:?}: {runs} runs, {steps} steps");
+}
+
+#[test]
+fn a_crash_at_any_step_loses_no_call_and_repeats_no_body() {
+    explore_disturbed(Disturbance::Crash);
+}
+
+#[test]
+fn a_turn_that_is_parked_at_any_step_ends_like_any_other() {
+    explore_disturbed(Disturbance::Park);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -518,10 +644,13 @@ proptest! {
         asks in any::<bool>(),
         nests in any::<bool>(),
         writes in any::<bool>(),
+        disturbance in prop_oneof![
+            Just(Disturbance::None), Just(Disturbance::Crash), Just(Disturbance::Park),
+        ],
     ) {
         let class = if writes { ConcurrencyClass::WriteExclusive } else { ConcurrencyClass::ReadOnly };
-        let parts = Parts { asks, hooks: true, faults: true, class, nests };
-        quietly(|| play(&World::new(parts), 3, choices));
+        let parts = Parts { asks, hooks: true, faults: true, class, nests, disturbance };
+        quietly(|| play(&mut World::new(parts), 3, choices));
     }
 }
 

@@ -14,13 +14,13 @@ use haft_core::{
     ToolName, Verdict,
     host::{CallOverrides, HostContext},
 };
+use haft_policy::{PolicyRequest, TaintTracker};
 use haft_schema::{Repair, RepairPolicy, Schema, Stop, Unexplained, parse, syntax};
 use serde_json::{Map, Value};
 
 use crate::{
     clock::{Clock, RuntimeClock},
     host_code::{after, caught},
-    policy::{PolicyRequest, TaintTracker},
     registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
     secrets::{Redactor, RuntimeRedactor},
     text::shortened,
@@ -221,6 +221,11 @@ impl ValidatedCall {
     /// Returns what the host says about the time of this one call.
     pub(crate) fn limits(&self) -> Option<&CallOverrides> {
         self.0.added.as_ref().and_then(|added| added.limits.as_deref())
+    }
+
+    /// Sets the repairs of a call that was parked.
+    pub(super) fn set_repairs(&mut self, repairs: Vec<Repair>) {
+        self.0.repairs = (!repairs.is_empty()).then(|| repairs.into());
     }
 
     pub(crate) fn shared_repairs(&self) -> Option<&Arc<[Repair]>> {

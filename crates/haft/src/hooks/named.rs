@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use haft_core::{BoxFuture, Error, ErrorKind, Failure, Verdict};
+use haft_policy::NameGlob;
 
 use super::{Hook, HookEffects};
 use crate::{
+    guards::Guard,
     host_code::{caught, within},
-    policy::{Guard, NameGlob},
     registry::RegisteredTool,
     runtime::Inner,
     turn::ValidatedCall,

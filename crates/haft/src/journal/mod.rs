@@ -12,17 +12,17 @@ use std::{fmt, sync::Arc, time::Instant};
 use haft_core::{
     BoxError, BoxFuture, ConcurrencyClass, Execution, Failure, FailureCode, ToolContext, Verdict,
 };
+use haft_policy::Explanation;
 use serde_json::Value;
 
 pub use self::{
     memory::MemoryJournal,
-    record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
+    record::{AfterCrash, ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
     call::{AuthorizedCall, CallRecord},
     host_code::caught,
     layers::ExecutionStats,
-    policy::Explanation,
     registry::RegisteredTool,
     runtime::Inner,
     schema::Repair,

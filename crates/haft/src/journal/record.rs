@@ -11,13 +11,13 @@ use std::{
 use haft_core::{
     CallId, ConcurrencyClass, Execution, FailureCode, Label, RunId, ToolName, Verdict,
 };
+use haft_policy::Explanation;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     event::micros,
     layers::ExecutionStats,
-    policy::Explanation,
     schema::Repair,
     secrets::{Redact, RuntimeRedactor},
     tool_result::Truncation,
@@ -74,11 +74,33 @@ impl ExecutionRecord {
         self.policy.as_ref().and_then(|policy| policy.answered_by.as_deref())
     }
 
+    /// Returns what is known about the call after its process has ended. A call without a record
+    /// has not started.
+    #[must_use]
+    pub fn after_crash(&self) -> AfterCrash {
+        match (&self.intent, &self.end) {
+            (_, Some(_)) => AfterCrash::Finished,
+            (Some(_), None) => AfterCrash::UnknownOutcome,
+            (None, None) => AfterCrash::NotStarted,
+        }
+    }
+
     /// Returns whether the call has succeeded.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.failed.is_none())
     }
+}
+
+/// What a record says about a call whose process has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AfterCrash {
+    /// Its body has not started: it can be made again.
+    NotStarted,
+    /// Its body may have run, and its outcome is not recorded. It must not be repeated unasked.
+    UnknownOutcome,
+    /// It has its outcome.
+    Finished,
 }
 
 /// The authorization of a call that was refused or needed approval.

@@ -20,6 +20,7 @@ use haft_core::{
     Args, BoxFuture, Error, ErrorKind, Execution, Failure, FailureCode, Output, host::HostContext,
     sync::lock,
 };
+use haft_policy::NameGlob;
 
 use super::{
     ExecuteMachine, ExecutionStats, Outcome, Pending, Work,
@@ -30,7 +31,6 @@ use super::{
 use crate::{
     call::AuthorizedCall,
     host_code::{caught, panic_message},
-    policy::NameGlob,
     registry::RegisteredTool,
 };
 

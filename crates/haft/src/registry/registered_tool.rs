@@ -10,6 +10,7 @@ use haft_core::{
     Body, CallProfile, DynTool, Error, ErrorKind, Isolation, Manifest, ToolName, ToolSpec,
     UnknownFields,
 };
+use haft_policy::{PolicyTool, ToolTraits};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -17,7 +18,6 @@ use tokio::sync::Semaphore;
 use super::fill::Fill;
 use crate::{
     layers::ToolLayers,
-    policy::{PolicyTool, ToolTraits},
     schema::Schema,
     text::{estimate_tokens, json_size},
 };

@@ -12,7 +12,7 @@ use std::{
 
 use haft_core::{DependencyKind, Scope, ToolName, host::RandomState, sync::lock};
 use haft_dialect::{Dialect, ToolExport};
-use haft_policy::HidesRevision;
+use haft_policy::{HidesRevision, Policy};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
     search_index::SearchIndex,
     view::ToolNames,
 };
-use crate::{host_code::caught, near::NearIndex, policy::Policy};
+use crate::{host_code::caught, near::NearIndex};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -594,7 +594,7 @@ mod tests {
     }
 
     impl Policy for HidesEven {
-        fn decide(&self, _: &crate::policy::PolicyRequest<'_>) -> haft_core::Verdict {
+        fn decide(&self, _: &haft_policy::PolicyRequest<'_>) -> haft_core::Verdict {
             haft_core::Verdict::deny("a test")
         }
 

@@ -5,8 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use haft_core::ToolSpec;
-
-use crate::policy::NameGlob;
+use haft_policy::NameGlob;
 
 /// The tools of a registry that one agent sees.
 ///

@@ -6,14 +6,12 @@
 use std::{cell::RefCell, ops::Deref, sync::Arc};
 
 use haft_core::{Effect, Effects, Failure, SharedStr, Verdict};
+use haft_policy::Explanation;
 use haft_sanitize::{Redactor, redaction_mark};
 use serde_json::Value;
 
 use super::{Secrets, references, scanned_cache::ScannedCache};
-use crate::{
-    policy::Explanation,
-    schema::{Repair, Schema},
-};
+use crate::schema::{Repair, Schema};
 
 /// The redactor of a runtime: a [`Redactor`] that remembers which shared strings have no secret.
 #[derive(Debug, Clone, Default)]

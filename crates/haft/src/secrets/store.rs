@@ -9,9 +9,8 @@ use std::{
 };
 
 use haft_core::{Error, ErrorKind, Secret};
+use haft_policy::NameGlob;
 use haft_sanitize::{AddSecretError, KnownSecrets};
-
-use crate::policy::NameGlob;
 
 /// The secrets of a runtime. Clones share the same set, so that the host can keep one to add
 /// secrets later.

@@ -29,7 +29,9 @@ const CANCELLED: &str = "the turn was cancelled";
 pub(crate) struct Cancellation {
     aborted: AtomicBool,
     interrupted: AtomicBool,
-    interrupt_notify: Notify,
+    parking: AtomicBool,
+    /// Wakes calls that wait when the turn is interrupted or parked.
+    signal: Notify,
     /// Why no call of this turn may run, once that is decided.
     blocked: OnceLock<(FailureCode, String)>,
     /// The calls of the model, in its order.
@@ -128,7 +130,29 @@ impl TurnCore {
     /// Stops the running calls that yield, and starts no other call.
     pub(crate) fn interrupt(&self) {
         self.cancellation.interrupted.store(true, Ordering::SeqCst);
-        self.cancellation.interrupt_notify.notify_waiters();
+        self.cancellation.signal.notify_waiters();
+    }
+
+    /// Parks the calls that wait, and starts no other call.
+    pub(crate) fn park(&self) {
+        self.cancellation.parking.store(true, Ordering::SeqCst);
+        self.cancellation.signal.notify_waiters();
+    }
+
+    /// Returns whether calls that wait are parked.
+    pub(crate) fn is_parking(&self) -> bool {
+        self.cancellation.parking.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the turn is parked.
+    pub(crate) async fn parking(&self) {
+        loop {
+            let signal = self.cancellation.signal.notified();
+            if self.is_parking() {
+                return;
+            }
+            signal.await;
+        }
     }
 
     /// Waits until an interrupt of the turn reaches this call. A nested call is interrupted only
@@ -138,11 +162,11 @@ impl TurnCore {
             return std::future::pending().await;
         }
         loop {
-            let interrupted = self.cancellation.interrupt_notify.notified();
+            let signal = self.cancellation.signal.notified();
             if self.cancellation.interrupted.load(Ordering::SeqCst) {
                 return;
             }
-            interrupted.await;
+            signal.await;
         }
     }
 

@@ -27,6 +27,7 @@ use crate::{
     call::{self, Terms, ValidatedCall},
     clock::{Clock, RuntimeClock},
     event::{Event, EventSource, Phase},
+    parked::ParkedPhase,
     registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
@@ -144,6 +145,12 @@ impl TurnCore {
     /// Emits the event that a call has finished a phase.
     pub(crate) fn passed(&self, cx: &ToolContext, phase: Phase) {
         self.emit(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
+    }
+
+    /// Emits the event that a call was parked.
+    pub(crate) fn emit_parked(&self, cx: &ToolContext, phase: ParkedPhase) {
+        let (call, tool_name) = (cx.call_id(), cx.tool_name());
+        self.emit(|| Event::Parked { call: call.clone(), tool_name: tool_name.clone(), phase });
     }
 
     /// Returns the settings for validation. Arguments of a message that did not end normally are

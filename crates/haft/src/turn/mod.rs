@@ -25,12 +25,14 @@ mod streaming;
 
 pub use crate::{
     call::{AuthorizedCall, ValidatedCall},
+    parked::{ParkedCall, ParkedPhase},
     tool_result::{Origin, Truncation},
 };
 use std::{fmt, sync::Arc};
 
 use haft_core::{ConcurrencyClass, Error};
 use haft_dialect::{Dialect, ToolExport};
+use haft_policy::Explanation;
 use haft_schema::Unexplained;
 use serde_json::Value;
 
@@ -47,7 +49,7 @@ pub use self::{
     threads::THREAD_NAME,
 };
 pub(crate) use crate::call::redactor_of;
-use crate::{call, policy::Explanation, registry::ToolSnapshot, tool_result::ToolResult};
+use crate::{call, registry::ToolSnapshot, tool_result::ToolResult};
 pub use haft_core::{Arguments, StopReason, ToolCall};
 
 /// The calls of one model response.
@@ -111,6 +113,26 @@ impl Turn {
                 scheduler.push(call);
             }
             scheduler.run_to_end(stop).await
+        }
+    }
+
+    /// Finishes calls that were parked, perhaps by another process, and returns their results in
+    /// this order. The run must have the id of the run in which they were parked.
+    ///
+    /// Each call is validated and authorized again. A call that was approved before it was parked
+    /// is not asked about again, unless something has changed that the approval depends on.
+    pub fn resume(
+        self,
+        parked: impl IntoIterator<Item = ParkedCall>,
+    ) -> impl Future<Output = Vec<ToolResult>> {
+        let parked = parked.into_iter();
+        async move {
+            let mut scheduler = self.schedule();
+            scheduler.expect(StopReason::Done, parked.size_hint().0);
+            for call in parked {
+                scheduler.push_parked(call);
+            }
+            scheduler.run_to_end(StopReason::Done).await
         }
     }
 
@@ -253,6 +275,13 @@ impl TurnHandle {
     /// Cancels every call of the turn, regardless of the tool.
     pub fn abort(&self) {
         self.0.abort();
+    }
+
+    /// Parks the turn: calls that wait for an approval or for their locks, and calls that have not
+    /// begun, end with a result whose [`ToolResult::parked`] is the call as data. Calls whose body
+    /// runs finish as usual.
+    pub fn park(&self) {
+        self.0.park();
     }
 
     /// Cancels one call, and returns whether there was such a call.

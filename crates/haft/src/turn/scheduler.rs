@@ -25,6 +25,7 @@ use crate::{
     budget::BudgetReservation,
     call::{self, RunningCall, ValidatedCall, validate},
     event::Event,
+    parked::ParkedCall,
     tool_result::ToolResult,
 };
 
@@ -67,6 +68,8 @@ pub(super) struct Row {
     batch: usize,
     state: State,
     reservation: Option<Box<BudgetReservation>>,
+    /// How a call that was parked goes on.
+    resume: Option<Box<call::Resume>>,
 }
 
 enum State {
@@ -142,6 +145,26 @@ impl CallScheduler {
             )
             .with_next("give every call a unique id"));
         }
+        self.add((call.id, call.name), cx, validated, None);
+    }
+
+    /// Accepts a call that was parked.
+    pub(super) fn push_parked(&mut self, parked: ParkedCall) {
+        let restored = call::restore(&self.core, parked);
+        let call::Restored { id, requested_name, cx, call, resume } = restored;
+        self.core.register(&cx);
+        self.add((id, requested_name), cx, call, resume);
+    }
+
+    /// Plans a call, and starts it if it may start now.
+    #[inline]
+    fn add(
+        &mut self,
+        (id, called): (CallId, ToolName),
+        cx: ToolContext,
+        validated: Result<ValidatedCall, Failure>,
+        resume: Option<Box<call::Resume>>,
+    ) {
         let place = self.planner.place(validated.as_ref().ok().map(ValidatedCall::profile));
         if let Some((batch, tool)) = &self.aborted
             && *batch == place.batch
@@ -149,12 +172,12 @@ impl CallScheduler {
             self.core.stop_sibling(self.rows.len(), tool);
         }
         self.core.emit(|| Event::Planned {
-            call: call.id.clone(),
-            requested_name: call.name.clone(),
+            call: id.clone(),
+            requested_name: called.clone(),
             place: place.clone(),
         });
         let (batch, state) = (place.batch, State::Waiting(validated, cx));
-        self.rows.push(Row { id: call.id, called: call.name, batch, state, reservation: None });
+        self.rows.push(Row { id, called, batch, state, reservation: None, resume });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
             self.advance();
@@ -341,8 +364,9 @@ impl CallScheduler {
     /// Polls a call once in place. The only call of a complete message stays with its caller; any
     /// other that waits becomes a task.
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
-        let reservation = self.rows[at].reservation.take();
-        let mut call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        let (reservation, resume) = (self.rows[at].reservation.take(), self.rows[at].resume.take());
+        let call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        let mut call = call.resumed(resume);
         match poll_once(&mut call) {
             Begun::Done(result) => self.on_finished(at, Some(result)),
             Begun::Lost => self.on_finished(at, None),
@@ -367,11 +391,12 @@ impl CallScheduler {
             }
         }));
         for ((at, cx), receiver) in calls.into_iter().zip(ends) {
-            let reservation = self.rows[at].reservation.take();
+            let row = &mut self.rows[at];
+            let (reservation, resume) = (row.reservation.take(), row.resume.take());
             let core = Arc::clone(&self.core);
             self.spawn(at, async move {
                 let validated = cleared(&core, &cx, receiver).await;
-                RunningCall::new(core, validated, cx, None, reservation).await
+                RunningCall::new(core, validated, cx, None, reservation).resumed(resume).await
             });
         }
     }

@@ -444,7 +444,7 @@ fn agent_runs_on_a_model_of_the_host() {
 fn many_tools_are_searched_and_loaded() {
     insta::assert_snapshot!(output("many_tools"), @r"
     902 tools, 900 deferred
-    2300 tokens instead of 76813
+    2297 tokens instead of 76810
     export the invoice report: invoice_export_report, calendar_export_report
     payroll owner: calendar_archive_owner, calendar_count_owner
     completed: contract 7: sign draft done; meter 3: count entry done
@@ -507,5 +507,19 @@ fn agent_run_is_recorded_and_replayed() {
     as anthropic: 1011 bytes
     as openai-chat: 981 bytes
     as gemini: 992 bytes
+    ");
+}
+
+#[test]
+fn a_parked_call_is_finished_by_another_runtime() {
+    insta::assert_snapshot!(output("parked_call"), @r"
+    the office is asked: it is not declared read-only
+    parked: send_invoice waits for Approval
+    forged: denied: this parked call cannot be resumed, so the tool was not run
+    Next: call the tool again if it is still needed
+    the office is asked: it is not declared read-only
+    resumed: the invoice for Ada is sent
+    resumed again: denied: this parked call cannot be resumed, so the tool was not run
+    Next: call the tool again if it is still needed
     ");
 }

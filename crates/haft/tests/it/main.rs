@@ -13,6 +13,7 @@ mod validation;
 mod explanations;
 mod authorization;
 mod confinement;
+mod parked_calls;
 mod patterns;
 mod rules;
 mod hooks;

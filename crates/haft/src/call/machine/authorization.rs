@@ -18,7 +18,7 @@ pub(super) type Queued = Option<(QueuePermit, Instant)>;
 impl CallMachine {
     /// The rules may change the arguments; otherwise the guards are asked. `queued` is the permit
     /// of a call that waited in the approval queue and is authorized again.
-    pub(super) fn authorize(
+    pub(in crate::call) fn authorize(
         &mut self,
         turn: &Arc<TurnCore>,
         call: ValidatedCall,
@@ -64,6 +64,10 @@ impl CallMachine {
     ) -> Step {
         match result {
             Ok(Authorization::Allowed(call)) => self.allowed(turn, call),
+            Ok(Authorization::Ask(call, assessment)) if self.grant.is_some() => {
+                let applied = authorize::approved_before(turn, call, assessment, self.grant.take());
+                self.authorized(turn, applied, queued)
+            }
             Ok(Authorization::Ask(call, assessment)) => match queued {
                 Some(queued) => self.open_approval(turn, (call, assessment), queued),
                 None => {
@@ -137,7 +141,7 @@ impl CallMachine {
         queued: (QueuePermit, Instant),
     ) -> Step {
         match approve::open(turn, &mut self.record, asked, queued) {
-            Ok(open) => self.wait(Phase::Approval, Need::Approval(open)),
+            Ok(open) => self.wait(Phase::Approval(Arc::clone(&open)), Need::Approval(open)),
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
