@@ -3,7 +3,13 @@
 //! The numbers vary, so that neither the branch predictor nor an allocator sees the same bytes
 //! every time. Generating them and their sums is not measured.
 
-use std::sync::LazyLock;
+use std::{
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +30,25 @@ pub(crate) struct Add {
 
 /// The body.
 pub(crate) async fn add(args: Add) -> String {
+    wait().await;
     (args.a + args.b).to_string()
+}
+
+/// How long bodies wait, in microseconds.
+static WAIT: AtomicU64 = AtomicU64::new(0);
+
+/// Makes all bodies wait for this time.
+pub(crate) fn set_wait(time: Duration) {
+    WAIT.store(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Waits, if bodies are to wait.
+pub(crate) async fn wait() {
+    let micros = WAIT.load(Ordering::Relaxed);
+    if micros > 0 {
+        // Boxed, because it would make the future of every call larger.
+        Box::pin(tokio::time::sleep(Duration::from_micros(micros))).await;
+    }
 }
 
 /// The schema, for subjects that need one.

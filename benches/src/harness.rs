@@ -99,8 +99,8 @@ impl Unit {
     }
 }
 
-/// Does the work of a number of units to its end.
-type Run = Box<dyn Fn(&Runtime, u32)>;
+/// Does the work of a number of units to its end, and returns what a unit cost.
+type Run = Box<dyn Fn(&Runtime, u32) -> Sample>;
 
 /// One row of the result.
 struct Case {
@@ -200,6 +200,16 @@ impl Bench {
 
     /// Adds one case that does this many units of its group at a time.
     pub(crate) fn case(&mut self, name: String, units: u32, run: impl Fn(&Runtime, u32) + 'static) {
+        self.timed_case(name, units, move |runtime, units| measure(runtime, &run, units));
+    }
+
+    /// Adds one case that measures itself.
+    pub(crate) fn timed_case(
+        &mut self,
+        name: String,
+        units: u32,
+        run: impl Fn(&Runtime, u32) -> Sample + 'static,
+    ) {
         let (group, unit) = self.group;
         if !self.wants(group) && self.options.only.as_ref() != Some(&name) {
             return;
@@ -230,7 +240,7 @@ impl Bench {
         for round in 0..self.options.rounds as usize {
             for place in 0..count {
                 let case = &mut self.cases[(round + place) % count];
-                case.samples.push(measure(&self.runtime, &case.run, case.units));
+                case.samples.push((case.run)(&self.runtime, case.units));
             }
         }
         self.print();

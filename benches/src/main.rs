@@ -17,6 +17,9 @@ mod agentkit;
 mod rig;
 
 mod layers;
+mod waits;
+mod cold;
+mod threads;
 mod shape;
 mod peers;
 
@@ -54,6 +57,9 @@ fn main() -> Result<(), String> {
     bench.add("agentkit", agentkit::Agentkit::new());
 
     layers::add(&mut bench);
+    waits::add(&mut bench);
+    cold::add(&mut bench);
+    threads::add(&mut bench);
     shape::add(&mut bench);
     export::add(&mut bench);
     search::add(&mut bench);

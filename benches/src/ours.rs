@@ -8,13 +8,14 @@
 use haft::{Run, Runtime, ToolCall, ToolRegistry, tool, turn::Arguments};
 
 use crate::{
-    add::{FAN, NAME, Question, questions},
+    add::{FAN, NAME, Question, questions, wait},
     harness::Subject,
 };
 
 /// Adds two numbers.
 #[tool(read_only, capabilities())]
 pub(crate) async fn add(#[param(min = 0)] a: u64, #[param(min = 0)] b: u64) -> String {
+    wait().await;
     (a + b).to_string()
 }
 
@@ -27,6 +28,19 @@ fn runtime() -> Runtime {
 
 pub(crate) struct Turn {
     run: Run,
+}
+
+/// Makes runs of one runtime.
+pub(crate) struct Turns(Runtime);
+
+impl Turns {
+    pub(crate) fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self(runtime()))
+    }
+
+    pub(crate) fn turn(&self) -> Turn {
+        Turn { run: self.0.run() }
+    }
 }
 
 impl Turn {
