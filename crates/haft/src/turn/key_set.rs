@@ -21,6 +21,16 @@ impl KeySet {
         *self.0.entry(key.clone()).or_insert(0) += 1;
     }
 
+    /// Removes a key once.
+    pub(crate) fn remove(&mut self, key: &ResourceKey) {
+        if let Some(holders) = self.0.get_mut(key.as_str()) {
+            *holders -= 1;
+            if *holders == 0 {
+                self.0.remove(key.as_str());
+            }
+        }
+    }
+
     /// Returns whether the key conflicts with one in the set.
     pub(crate) fn conflicts(&self, key: &ResourceKey) -> bool {
         if self.0.is_empty() {

@@ -6,6 +6,7 @@
 //! INVARIANT: every call gets exactly one result, and results keep the model's order.
 
 mod key_set;
+mod conflict_set;
 mod plan;
 mod lock_table;
 #[cfg(test)]
