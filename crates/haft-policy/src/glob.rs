@@ -93,6 +93,14 @@ impl Glob {
         }
     }
 
+    /// Returns the longest literal text between two wildcards.
+    pub(crate) fn literal_middle(&self) -> String {
+        let Self::Items(items) = self else { return String::new() };
+        let parts = items.split(|item| item.literal().is_none());
+        let part = parts.max_by_key(|part| part.len()).unwrap_or_default();
+        part.iter().filter_map(GlobItem::literal).collect()
+    }
+
     /// Writes it escaped, so that it parses to itself.
     pub(crate) fn written(&self) -> String {
         let mut text = String::new();

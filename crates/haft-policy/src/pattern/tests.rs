@@ -400,7 +400,7 @@ fn index_key_is_in_every_matching_call() {
         ("mail_send arg.to=*@x.org", like("to", Affix::End("@x.org".to_owned()))),
         ("mail_send(to:\\**)", like("to", Affix::Start("*".to_owned()))),
         ("mail_send arg.to=a* arg.cc=x", argument("cc", "x")),
-        ("mail_send arg.to=*x*", Key::Tool("mail_send")),
+        ("mail_send arg.to=*x*", like("to", Affix::Middle("x".to_owned()))),
         ("mail_send arg.to=*", Key::Tool("mail_send")),
         ("mail_send arg.to=x|y", Key::Tool("mail_send")),
         ("Bash(git push *)", Key::Command(Some("git"), Some("push"))),

@@ -5,7 +5,7 @@
 //! everything of their kind, so that no deny is missed.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsStr,
     hash::Hash,
     path::{Path, PathBuf},
@@ -62,15 +62,17 @@ const MAX_DIRECTORIES: usize = 64;
 struct Argument {
     name: Box<str>,
     values: Bucket<Box<str>>,
-    /// Texts with wildcards, by how they start, or else by how they end.
+    /// Texts with wildcards, by how they start, or else by how they end, or else by what they
+    /// contain.
     starts: Affixes,
     ends: Affixes,
-    /// All of `starts` and `ends`.
+    middles: Affixes,
+    /// All of `starts`, `ends` and `middles`.
     wildcards: Vec<u32>,
     all: Vec<u32>,
 }
 
-/// Rules by a literal start or end of a text.
+/// Rules by a literal part of a text.
 #[derive(Debug, Default)]
 struct Affixes {
     texts: Bucket<Box<str>>,
@@ -80,6 +82,8 @@ struct Affixes {
 
 /// Longer starts and ends are truncated, which bounds the number of lookups.
 const MAX_AFFIX_BYTES: usize = 64;
+/// Longer parts from the middle are truncated: every place of a text is looked up once per length.
+const MAX_MIDDLE_BYTES: usize = 8;
 
 impl Index {
     /// Adds a rule.
@@ -100,6 +104,7 @@ impl Index {
                     match &value {
                         Affix::Start(text) => own.starts.add(short_start(text), rule),
                         Affix::End(text) => own.ends.add(short_end(text), rule),
+                        Affix::Middle(text) => own.middles.add(short_middle(text), rule),
                     }
                 }
             }
@@ -380,6 +385,25 @@ impl Argument {
                 take(found, &self.ends.texts, end);
             }
         }
+        self.take_middles(found, text);
+    }
+
+    /// Adds the rules about a part of the text, each part once.
+    fn take_middles(&self, found: &mut Found, text: &str) {
+        if self.middles.lengths.is_empty() {
+            return;
+        }
+        let mut seen: HashSet<&str, RandomState> = HashSet::default();
+        for (at, _) in text.char_indices() {
+            for length in &self.middles.lengths {
+                if let Some(part) = text.get(at..at + length)
+                    && self.middles.texts.contains_key(part)
+                    && seen.insert(part)
+                {
+                    take(found, &self.middles.texts, part);
+                }
+            }
+        }
     }
 }
 
@@ -394,6 +418,10 @@ impl Affixes {
 
 fn short_start(text: &str) -> &str {
     &text[..text.ceil_char_boundary(MAX_AFFIX_BYTES)]
+}
+
+fn short_middle(text: &str) -> &str {
+    &text[..text.ceil_char_boundary(MAX_MIDDLE_BYTES)]
 }
 
 fn short_end(text: &str) -> &str {
