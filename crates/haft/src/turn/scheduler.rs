@@ -1,8 +1,8 @@
 //! The scheduler of a turn: accepts calls, starts each as early as its plan allows, and collects
 //! the results.
 //!
-//! Calls of a batch start together; `gate` blocks those that must wait. Before the end of the
-//! message only read-only calls are started, and of those only calls that need no approval are
+//! Calls of a batch start together; the lock table blocks those that must wait. Before the end of
+//! the message only read-only calls are started, and of those only calls that need no approval are
 //! authorized.
 
 use std::{collections::HashSet, fmt, sync::Arc};
@@ -45,13 +45,11 @@ pub struct CallScheduler {
     pub(super) rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
-    /// The first row that has not been started.
-    unstarted: usize,
-    /// Rows before this one wait for the end of the message.
-    looked_at: usize,
-    /// Rows before this one have their budget reserved.
-    reserved: usize,
-    /// How many rows of the current batch, and before, have no answer yet.
+    /// The first row that is of a later batch, or has just arrived.
+    next: usize,
+    /// Rows of the current batch that wait for the end of the message.
+    held: SmallVec<[usize; 2]>,
+    /// How many started rows have no answer yet.
     open: usize,
     /// The calls that wait, each in a task of its own; made when there is one.
     in_flight: Option<FuturesUnordered<InFlight>>,
@@ -109,9 +107,8 @@ impl CallScheduler {
             odd: None,
             rows: SmallVec::new(),
             current: 0,
-            unstarted: 0,
-            looked_at: 0,
-            reserved: 0,
+            next: 0,
+            held: SmallVec::new(),
             open: 0,
             in_flight: None,
             lone: None,
@@ -257,66 +254,47 @@ impl CallScheduler {
         self.rows.iter_mut().map(answer).collect()
     }
 
-    /// Starts whatever may start now.
+    /// Starts whatever may start now: calls of the current batch, and those of the next one when
+    /// nothing of it is left.
     fn advance(&mut self) {
         loop {
             let ended = self.core.end.get().is_some();
+            let from = self.next;
+            let rows = self.rows.iter().skip(from);
+            self.next += rows.take_while(|row| row.batch == self.current).count();
             if self.core.has_budget() {
-                self.reserve_budget(ended);
+                self.reserve_budget(from, ended);
             }
-            let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
-            let asks = !self.core.inner.hooks.is_empty();
-            let mut together: SmallVec<[usize; 8]> = SmallVec::new();
-            while at < self.rows.len() && self.rows[at].batch == self.current {
-                if self.may_start(at) {
-                    match asks {
-                        true => together.push(at),
-                        false => self.start(at),
-                    }
+            let mut due: SmallVec<[usize; 8]> = SmallVec::new();
+            if ended {
+                due.extend(self.held.drain(..));
+            }
+            for at in from..self.next {
+                match ended || self.rows[at].may_start_early() {
+                    true => due.push(at),
+                    false => self.held.push(at),
                 }
-                at += 1;
             }
-            if asks {
-                self.start_together(&together);
+            match self.core.inner.hooks.is_empty() {
+                true => due.into_iter().for_each(|at| self.start(at)),
+                false => self.start_together(&due),
             }
-            self.looked_at = at;
-            while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
-                self.unstarted += 1;
-            }
-            // The next batch begins when nothing of this one is left.
-            match self.rows.get(self.unstarted) {
-                Some(next) if self.open == 0 && next.batch > self.current => {
-                    self.current = next.batch;
-                }
+            match self.rows.get(self.next) {
+                Some(row) if self.open == 0 && self.held.is_empty() => self.current = row.batch,
                 _ => return,
             }
         }
     }
 
-    /// Reserves the budget of the batch's calls, in the model's order, before any of them runs.
-    fn reserve_budget(&mut self, ended: bool) {
-        let from = self.reserved.max(self.unstarted);
-        let batch = self.rows.iter().skip(from).take_while(|row| row.batch == self.current).count();
-        for (at, row) in self.rows.iter_mut().enumerate().skip(from).take(batch) {
+    /// Reserves the budget of calls that arrived in the batch, in the model's order, before any of
+    /// them runs.
+    fn reserve_budget(&mut self, from: usize, ended: bool) {
+        let end = self.next;
+        for (at, row) in self.rows.iter_mut().enumerate().take(end).skip(from) {
             let State::Waiting(validated, _) = &mut row.state else { continue };
             // While the model writes there may always be one more.
-            let among = (from + batch - at).max(if ended { 1 } else { 2 });
+            let among = (end - at).max(if ended { 1 } else { 2 });
             row.reservation = self.core.reserve_budget(validated, Some(among));
-        }
-        self.reserved = from + batch;
-    }
-
-    fn may_start(&self, at: usize) -> bool {
-        match &self.rows[at].state {
-            State::Waiting(validated, _) => {
-                // What was repaired waits as well: a message that turns out to be cut off must not
-                // have run anything that was not written as it should be.
-                self.core.end.get().is_some()
-                    || validated.as_ref().map_or(true, |a| {
-                        a.profile().class == ConcurrencyClass::ReadOnly && a.repairs().is_empty()
-                    })
-            }
-            State::Flying | State::Done(_) => false,
         }
     }
 
@@ -469,8 +447,17 @@ impl CallScheduler {
 }
 
 impl Row {
-    fn is_started(&self) -> bool {
-        !matches!(self.state, State::Waiting(..))
+    /// Whether the call may start before the end of the message: a read. What was repaired waits
+    /// too: a message that turns out to be cut off must not have run anything that was not written
+    /// as it should be.
+    fn may_start_early(&self) -> bool {
+        match &self.state {
+            State::Waiting(Ok(call), _) => {
+                call.profile().class == ConcurrencyClass::ReadOnly && call.repairs().is_empty()
+            }
+            State::Waiting(Err(_), _) => true,
+            State::Flying | State::Done(_) => false,
+        }
     }
 }
 
