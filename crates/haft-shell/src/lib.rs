@@ -37,7 +37,9 @@ pub use self::{
     interpreters::Program,
     parser::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, parse},
     quote::quoted,
-    script::{Assignment, Command, Redirect, RedirectKind, Script, Unparseable, Word, WordPiece},
+    script::{
+        Assignment, Redirect, RedirectKind, Script, SimpleCommand, Unparseable, Word, WordPiece,
+    },
     wrappers::{Unwrapped, Wrappers, has_subcommands},
 };
 

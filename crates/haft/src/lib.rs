@@ -234,7 +234,7 @@ mod doctests {
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]
-    pub struct Arguments;
+    pub struct ArgumentsPage;
     #[doc = include_str!("../../../docs/guide/authorization.md")]
     pub struct Judging;
     #[doc = include_str!("../../../docs/guide/rules.md")]

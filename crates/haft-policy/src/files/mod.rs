@@ -406,7 +406,7 @@ fn has_empty_script(words: &[&str]) -> bool {
 /// Whether no command of a line runs anything: `sh -c ''`, `> /dev/null`, a lone line continuation.
 /// A line that cannot be parsed may run something.
 fn runs_nothing(line: &str) -> bool {
-    let is_empty = |command: &haft_shell::Command| {
+    let is_empty = |command: &haft_shell::SimpleCommand| {
         let words: Option<Vec<&str>> =
             command.words.iter().map(haft_shell::Word::literal).collect();
         words.is_some_and(|words| {

@@ -25,7 +25,7 @@ use std::fmt;
 pub use self::{known::CommandEffect, read_paths::reads};
 
 use crate::{
-    Command, Word, WordPiece,
+    SimpleCommand, Word, WordPiece,
     grammar::is_script_variable,
     parser::{self, Notes},
 };
@@ -178,7 +178,12 @@ fn text_objection(
 
 /// Classifies one command, together with the finding about where its code comes from. `level`
 /// counts nested texts, `deepest` all levels.
-fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: usize) -> Part {
+fn part(
+    command: &SimpleCommand,
+    found: Option<flow::Finding>,
+    level: usize,
+    deepest: usize,
+) -> Part {
     let destructive = destructive::of(command, level);
     let (kind, why) = match destructive.into_iter().chain(found).rev().max_by_key(|(kind, _)| *kind)
     {

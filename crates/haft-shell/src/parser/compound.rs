@@ -1,7 +1,7 @@
 //! Parses compound commands: subshells, groups, conditions, loops, `case`, functions.
 
 use super::{expand::Until, reader::Reader, refuse, simple::RESERVED};
-use crate::{Command, Unparseable};
+use crate::{SimpleCommand, Unparseable};
 
 impl Reader<'_> {
     /// Parses one command of a pipeline.
@@ -212,7 +212,7 @@ impl Reader<'_> {
         self.at += 2;
         self.enter_level(|this| this.arithmetic(Until::Brackets))?;
         let words = vec![crate::Word::text("(("), crate::Word::unknown(), crate::Word::text("))")];
-        self.place(slot, Command { words, ..Command::default() });
+        self.place(slot, SimpleCommand { words, ..SimpleCommand::default() });
         Ok(())
     }
 }

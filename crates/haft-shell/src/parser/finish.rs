@@ -4,7 +4,7 @@ use super::{
     reader::{Found, Notes},
     refuse,
 };
-use crate::{Command, Script, Unparseable, Word, WordPiece};
+use crate::{Script, SimpleCommand, Unparseable, Word, WordPiece};
 
 /// Builtins that set variables to values that are not written in the script.
 const SETTING_BUILTINS: [&str; 12] = [
@@ -100,7 +100,7 @@ pub(crate) fn has_hidden_command(word: &Word) -> bool {
 }
 
 /// Returns the words of a command after `builtin` and `command`.
-fn after_builtin(command: &Command) -> &[Word] {
+fn after_builtin(command: &SimpleCommand) -> &[Word] {
     let mut words = &*command.words;
     while let [first, rest @ ..] = words {
         if !matches!(first.literal(), Some("builtin" | "command" | "-p" | "--")) {

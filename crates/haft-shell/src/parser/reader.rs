@@ -8,12 +8,12 @@
 use std::ops::Range;
 
 use super::{MAX_COMMANDS, MAX_DEPTH, refuse};
-use crate::{Command, Unparseable, Word};
+use crate::{SimpleCommand, Unparseable, Word};
 
 /// What was found so far, in the text and all nested texts.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<SimpleCommand>,
     /// Something is evaluated from variables.
     pub(crate) evaluates: bool,
     /// A variable is set to something that is not a number.
@@ -207,12 +207,12 @@ impl<'f> Reader<'f> {
         if self.found.commands.len() == MAX_COMMANDS {
             return refuse(format!("it has more than {MAX_COMMANDS} commands"));
         }
-        self.found.commands.push(Command::default());
+        self.found.commands.push(SimpleCommand::default());
         Ok(self.found.commands.len() - 1)
     }
 
     /// Stores a command in its slot.
-    pub(crate) fn place(&mut self, slot: usize, command: Command) {
+    pub(crate) fn place(&mut self, slot: usize, command: SimpleCommand) {
         if let Some(place) = self.found.commands.get_mut(slot) {
             *place = command;
         }

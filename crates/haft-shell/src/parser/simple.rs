@@ -6,7 +6,7 @@ use super::{
     refuse,
     word::{Elem, to_word},
 };
-use crate::{Assignment, Command, Redirect, RedirectKind, Unparseable, Word};
+use crate::{Assignment, Redirect, RedirectKind, SimpleCommand, Unparseable, Word};
 
 /// Reserved words in command position. After an assignment or a redirection they would be ordinary
 /// words, which is never intended.
@@ -19,7 +19,7 @@ impl Reader<'_> {
     /// Parses a simple command.
     pub(crate) fn simple(&mut self) -> Result<(), Unparseable> {
         let slot = self.reserve()?;
-        let mut command = Command::default();
+        let mut command = SimpleCommand::default();
         loop {
             self.blanks()?;
             if self.at_redirect()? {
@@ -82,7 +82,7 @@ impl Reader<'_> {
     }
 
     /// Parses the brackets after a function name, and the body.
-    fn definition(&mut self, slot: usize, command: &Command) -> Result<(), Unparseable> {
+    fn definition(&mut self, slot: usize, command: &SimpleCommand) -> Result<(), Unparseable> {
         let [word] = &*command.words else { return self.unexpected() };
         let Some(name) = word.literal() else { return self.unexpected() };
         if !command.assignments.is_empty() || !command.redirects.is_empty() {
@@ -105,7 +105,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let slot = self.reserve()?;
-        let mut command = Command::default();
+        let mut command = SimpleCommand::default();
         while self.at_redirect()? {
             self.redirect(slot, &mut command)?;
             self.blanks()?;
@@ -135,7 +135,7 @@ impl Reader<'_> {
         }
     }
 
-    fn redirect(&mut self, slot: usize, command: &mut Command) -> Result<(), Unparseable> {
+    fn redirect(&mut self, slot: usize, command: &mut SimpleCommand) -> Result<(), Unparseable> {
         let mut number = String::new();
         while let Some(c) = self.peek().filter(char::is_ascii_digit) {
             number.push(c);
@@ -240,7 +240,7 @@ impl Reader<'_> {
     }
 }
 
-impl Command {
+impl SimpleCommand {
     fn is_empty(&self) -> bool {
         self.is_bare() && self.redirects.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Parses `[[ … ]]`. A condition starts nothing itself, but its words may.
 
 use super::{compound::is_number, reader::Reader, refuse, word::to_word};
-use crate::{Command, Unparseable, Word};
+use crate::{SimpleCommand, Unparseable, Word};
 
 const COMPARE: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 const OTHER: [&str; 6] = ["=", "==", "!=", "-nt", "-ot", "-ef"];
@@ -15,7 +15,7 @@ impl Reader<'_> {
         self.lines()?;
         self.expect("]]")?;
         words.push(Word::text("]]"));
-        self.place(slot, Command { words, ..Command::default() });
+        self.place(slot, SimpleCommand { words, ..SimpleCommand::default() });
         Ok(())
     }
 

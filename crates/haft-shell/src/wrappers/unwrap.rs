@@ -7,7 +7,7 @@
 //! INVARIANT: at most [`MAX_VIEWS`] views; a wrapper beyond that gives an unknown one.
 
 use crate::{
-    Command, Redirect, RedirectKind, Word, WordPiece,
+    Redirect, RedirectKind, SimpleCommand, Word, WordPiece,
     wrappers::{self, Inner},
 };
 
@@ -29,7 +29,7 @@ pub enum Wrappers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unwrapped {
     /// The command as it would be started.
-    pub command: Command,
+    pub command: SimpleCommand,
     /// Index of its first word in the outermost command, if it is simply the rest of that command.
     pub at: Option<usize>,
     /// Whether it represents a shell text that cannot be parsed.
@@ -37,12 +37,12 @@ pub struct Unwrapped {
 }
 
 impl Unwrapped {
-    fn new(command: Command, at: Option<usize>) -> Self {
+    fn new(command: SimpleCommand, at: Option<usize>) -> Self {
         Self { command, at, is_unread: false }
     }
 }
 
-impl Command {
+impl SimpleCommand {
     /// Returns whether it may have more than one view. Cheap.
     #[must_use]
     pub fn may_wrap(&self, how: Wrappers) -> bool {
@@ -58,16 +58,16 @@ impl Command {
 }
 
 /// Returns the views of a command.
-pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
+pub(crate) fn unwrapped(command: &SimpleCommand, how: Wrappers) -> Vec<Unwrapped> {
     views(command, how, |_| true)
 }
 
 /// Returns the views in a command's own words: shell texts are not parsed.
-pub(crate) fn in_words(command: &Command) -> Vec<Unwrapped> {
+pub(crate) fn in_words(command: &SimpleCommand) -> Vec<Unwrapped> {
     views(command, Wrappers::All, |inner| matches!(inner, Inner::Rest(_) | Inner::Words(..)))
 }
 
-fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
+fn views(command: &SimpleCommand, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
     let mut views = vec![Unwrapped::new(command.clone(), Some(0))];
     let mut next = 0;
     // A queue instead of recursion: nested wrappers only make it longer.
@@ -84,7 +84,7 @@ fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
 }
 
 fn opaque() -> Unwrapped {
-    Unwrapped::new(Command { words: vec![Word::unknown()], ..Command::default() }, None)
+    Unwrapped::new(SimpleCommand { words: vec![Word::unknown()], ..SimpleCommand::default() }, None)
 }
 
 /// Returns what a command starts.
@@ -111,7 +111,7 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
 
 /// Returns the program of a partly unknown name: `/bin/r?` may be `rm`, and `$HOME/bin/rm` is `rm`
 /// for any value of the variable.
-fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
+fn unnamed(command: &SimpleCommand, first: &Word) -> Vec<Unwrapped> {
     // A name that starts plainly counts as a plain name.
     let plain = matches!(first.pieces.first(), Some(WordPiece::Text(text)) if !text.contains('/'));
     let base = match first.pieces.last() {
@@ -146,11 +146,11 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
             }
             let at = outer.at.map(|at| at + from);
             let redirects = outer.command.redirects.clone();
-            vec![Unwrapped::new(Command { words, redirects, ..Command::default() }, at)]
+            vec![Unwrapped::new(SimpleCommand { words, redirects, ..SimpleCommand::default() }, at)]
         }
         Inner::Words(words, at) => {
             let at = outer.at.zip(at).map(|(outer, from)| outer + from);
-            vec![Unwrapped::new(Command { words, ..Command::default() }, at)]
+            vec![Unwrapped::new(SimpleCommand { words, ..SimpleCommand::default() }, at)]
         }
         Inner::Text(words) => {
             let mut text = String::new();

@@ -21,7 +21,7 @@ use haft_core::{
     protected_names::{Protected, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
-use haft_shell::{Command, Kind, RedirectKind, Word, classify};
+use haft_shell::{Kind, RedirectKind, SimpleCommand, Word, classify};
 
 use self::git_writes::{
     Changed::{self, InGit, NewRepository, Submodule, Worktree},
@@ -126,7 +126,7 @@ const CHANGES_DIRECTORY: &[&str] =
 /// command changes the directory.
 fn redirect_targets(text: &str) -> Option<Vec<String>> {
     let script = haft_shell::parse(text).ok()?;
-    let stays = |command: &Command| match command.words.first() {
+    let stays = |command: &SimpleCommand| match command.words.first() {
         Some(word) => word.literal().is_some_and(|name| !CHANGES_DIRECTORY.contains(&name)),
         None => true,
     };
@@ -188,7 +188,7 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
 }
 
 /// Returns the words of a command without redirections and assignments.
-fn literal_words(command: &Command) -> Option<Vec<&str>> {
+fn literal_words(command: &SimpleCommand) -> Option<Vec<&str>> {
     if !command.redirects.is_empty() || !command.assignments.is_empty() {
         return None;
     }
