@@ -60,7 +60,7 @@ pub use haft_macros::{
 };
 pub use hard_link::{HardLinked, OtherNames};
 pub use id::{CallId, RunId, ToolName};
-pub use into_output::{IntoOutput, Json, UncheckedJson};
+pub use into_output::{IntoOutput, Json, TextError, UncheckedJson};
 pub use label::{Confidentiality, Label, Trust};
 pub use manifest::Manifest;
 pub use option::{

@@ -144,7 +144,7 @@ pub mod tool {
         IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest, Operation,
         OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit, RetryHint,
         RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr, StreamOutput,
-        ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
+        TextError, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
     };
 }
 
