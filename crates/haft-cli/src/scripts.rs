@@ -166,7 +166,7 @@ impl Finder<'_> {
             has_input |= self.view(view);
         }
         // Input from a named file is known, although the parser does not read it.
-        let is_unknown = |view: &haft_shell::Unwrapped| {
+        let is_unknown = |view: &haft_shell::UnwrappedCommand| {
             view.is_unread || view.command.words.first().is_some_and(Word::has_unknown)
         };
         if !has_input && views.iter().any(is_unknown) {

@@ -50,8 +50,8 @@ impl ToolContext {
         let deferred = self.reserve_background_slot(&summary.into());
         match deferred.map_err(|failure| failure.with_execution(Execution::Completed))? {
             None => work(self.clone()).await,
-            Some(TaskSlot { task, place }) => {
-                self.set_background_task(BackgroundTask::new(place, |cx| Box::pin(work(cx))));
+            Some(TaskSlot { task, reservation }) => {
+                self.set_background_task(BackgroundTask::new(reservation, |cx| Box::pin(work(cx))));
                 Ok(task)
             }
         }

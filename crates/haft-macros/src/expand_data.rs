@@ -1,8 +1,8 @@
 //! `#[arguments]` and `#[output]` on a struct or an enum.
 //!
 //! In: a data type of the author. Out: the same, with the derives of serde and schemars from haft's
-//! re-exports, so that neither crate is needed in the author's Cargo.toml. `#[output]` also makes it
-//! a type that a body may return.
+//! re-exports, so that neither crate is needed in the author's Cargo.toml. `#[output]` also makes
+//! it a type that a body may return.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;

@@ -90,18 +90,18 @@ pub enum RedirectKind {
 
 /// Why a text cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unparseable {
+pub struct ShellParseError {
     /// The reason.
     pub why: String,
 }
 
-impl fmt::Display for Unparseable {
+impl fmt::Display for ShellParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Unparseable {}
+impl std::error::Error for ShellParseError {}
 
 impl Word {
     /// Creates a word of exactly this text.

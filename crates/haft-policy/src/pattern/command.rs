@@ -8,7 +8,7 @@
 //! possible, if all do it is certain. The cost is at most the product of the two lengths, and the
 //! length of the text if everything is known.
 
-use haft_shell::{SimpleCommand, Unwrapped, Word, WordPiece, Wrappers};
+use haft_shell::{SimpleCommand, UnwrappedCommand, Word, WordPiece, Wrappers};
 
 use super::Ternary;
 
@@ -446,7 +446,7 @@ fn doubtful(matched: Ternary, why: &str) -> Ternary {
 }
 
 /// Returns the words of a view up to the command that finally runs, its name included.
-fn named_through(view: &Unwrapped, last_at: Option<usize>) -> Option<String> {
+fn named_through(view: &UnwrappedCommand, last_at: Option<usize>) -> Option<String> {
     let until = last_at?.checked_sub(view.at?)?;
     let words: Option<Vec<&str>> =
         view.command.words.get(..=until)?.iter().map(Word::literal).collect();

@@ -3,7 +3,7 @@
 //! The table may match too much: an unneeded approval is cheap. It is checked first.
 
 use crate::{
-    SimpleCommand, Unwrapped, Word, Wrappers,
+    SimpleCommand, UnwrappedCommand, Word, Wrappers,
     classify::{Kind, kernel, shown},
     grammar::tables,
     wrappers::{self, Inner, unwrap},
@@ -190,7 +190,7 @@ const TABLE: &[(&str, When)] = &[
 /// Returns whether a command is destructive or contains an unparseable text, and why.
 pub(super) fn of(command: &SimpleCommand, level: usize) -> Option<(Kind, String)> {
     let views = if !command.may_wrap(Wrappers::All) {
-        vec![Unwrapped { command: command.clone(), at: None, is_unread: false }]
+        vec![UnwrappedCommand { command: command.clone(), at: None, is_unread: false }]
     } else if level == 0 {
         command.unwrapped(Wrappers::All)
     } else {

@@ -52,7 +52,7 @@ pub enum Kind {
 
 /// The classification of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Classified {
+pub struct Classification {
     /// The strictest kind of its parts and of the text as a whole.
     pub kind: Kind,
     /// Its known effects. Not computed for nested texts.
@@ -111,17 +111,17 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("git status").known, CommandEffect::Unknown);
 /// ```
 #[must_use]
-pub fn classify(text: &str) -> Classified {
+pub fn classify(text: &str) -> Classification {
     classified(text, 0)
 }
 
 /// Classifies a nested text; `level` is the nesting depth.
-fn classified(text: &str, level: usize) -> Classified {
+fn classified(text: &str, level: usize) -> Classification {
     let (script, notes) = match parser::read(text) {
         Ok(read) => read,
         Err(error) => {
             let (kind, known) = (Kind::Unparseable, CommandEffect::Writes);
-            return Classified { kind, known, parts: Vec::new(), why: error.why };
+            return Classification { kind, known, parts: Vec::new(), why: error.why };
         }
     };
     let found = flow::of(&script, &notes, level);
@@ -144,7 +144,7 @@ fn classified(text: &str, level: usize) -> Classified {
     };
     // A nested text is one of the views of the outer command.
     let known = if level == 0 { known::of(&script, kind) } else { CommandEffect::Unknown };
-    Classified { kind, known, parts, why }
+    Classification { kind, known, parts, why }
 }
 
 /// Returns objections to a text as a whole.

@@ -13,7 +13,7 @@ pub(crate) use self::options::Options;
 use self::unwrap::replaced;
 pub use self::{
     subcommands::has_subcommands,
-    unwrap::{Unwrapped, Wrappers},
+    unwrap::{UnwrappedCommand, Wrappers},
 };
 use crate::{SimpleCommand, Word, interpreters};
 

@@ -1,6 +1,6 @@
 //! Parses a corpus of commands and compares with expected results, and with `bash -n`.
 
-use std::process::{SimpleCommand, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::shown;
 
@@ -54,7 +54,7 @@ fn every_corpus_command_parses_as_expected() {
 
 /// Asks bash whether a text is valid shell; `None` without bash.
 pub(crate) fn bash_accepts(text: &str) -> Option<bool> {
-    let run = SimpleCommand::new("bash")
+    let run = Command::new("bash")
         .args(["--norc", "--noprofile", "-n", "-c", "--", text])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -9,7 +9,7 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{SimpleCommand, Stdio},
+    process::{Command, Stdio},
 };
 
 use haft_shell::{Kind, classify};
@@ -72,17 +72,15 @@ fn fill(directory: &Path) {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
-    let pack =
-        SimpleCommand::new("tar").args(["-cf", "a.tar", "src"]).current_dir(directory).status();
+    let pack = Command::new("tar").args(["-cf", "a.tar", "src"]).current_dir(directory).status();
     assert!(pack.is_ok_and(|status| status.success()));
-    let packed =
-        SimpleCommand::new("gzip").arg("-c").arg(directory.join("notes.txt")).output().unwrap();
+    let packed = Command::new("gzip").arg("-c").arg(directory.join("notes.txt")).output().unwrap();
     fs::File::create(directory.join("notes.gz")).unwrap().write_all(&packed.stdout).unwrap();
 }
 
 /// Runs a text in a new shell with a fixed environment, for at most five seconds.
 fn run(text: &str, directory: &Path) {
-    let _ = SimpleCommand::new("timeout")
+    let _ = Command::new("timeout")
         .args(["-k", "1", "5", "bash", "--noprofile", "--norc", "-c", text])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -96,7 +94,7 @@ fn run(text: &str, directory: &Path) {
 }
 
 fn is_there(program: &str) -> bool {
-    let asked = SimpleCommand::new(program)
+    let asked = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

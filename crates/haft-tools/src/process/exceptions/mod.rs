@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use haft_core::{
     Effect, Effects, ToolContext,
     host::HostContext,
-    protected_names::{Protected, Protection},
+    protected_names::{ProtectedNames, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
 use haft_shell::{Kind, RedirectKind, SimpleCommand, Word, classify};
@@ -94,7 +94,7 @@ impl Shell {
     ) -> impl Iterator<Item = Exception> + 'a {
         let places =
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         let listed = places.filter(move |resolved| {
             names.at(resolved.base()).protection(resolved.relative()) == Protection::Protected
         });
