@@ -4,7 +4,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
-use haft_core::protected_names::{Change, Protected, Protection};
+use haft_core::protected_names::{Change, ProtectedNames, Protection};
 use haft_sandbox::DeniedNames;
 use libfuzzer_sys::fuzz_target;
 
@@ -25,7 +25,7 @@ fn is_real(path: &[u8]) -> bool {
         && path.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
-fn protected(names: &Protected, path: &[u8]) {
+fn protected(names: &ProtectedNames, path: &[u8]) {
     let own = Path::new(OsStr::from_bytes(path));
     let standing = names.protection(own);
     let below = own.join("below");
@@ -67,7 +67,7 @@ fn denied(pattern: &[u8], from: &[u8], to: &[u8], below: &[u8]) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').take(16).collect();
     for line in lines.iter().filter(|line| is_real(line)) {
         protected(&names, line);

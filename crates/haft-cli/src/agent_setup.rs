@@ -32,6 +32,7 @@ use crate::{
     run_store::{RunLock, WorkspaceRuns},
     session,
     setup::Setup,
+    sub_agents::SubAgentSetup,
 };
 
 /// The name of the agent, in records and stored runs.
@@ -76,7 +77,7 @@ pub(crate) struct Recording {
 
 impl AgentSetup {
     pub(crate) fn open(args: &AgentArgs, setup: Setup, host: &HostEnv) -> Result<Self, Problem> {
-        args.place.refuse_wide_default(host)?;
+        args.location.refuse_wide_default(host)?;
         let loaded = model::load(args.model.as_deref(), &setup.loaded.model, host)?;
         let limits = limits(args, setup.loaded.budget.clone());
         if limits.micros.is_some() && loaded.model.info().price.is_none() {
@@ -92,11 +93,14 @@ impl AgentSetup {
         let person = session::Person::at_terminal(&setup, args.yes).after_progress();
         let answers = answers(args);
         let (registry, skills) = agent_tools::registry(&setup, &person)?;
+        let needs_price = limits.micros.is_some();
+        let agents = SubAgentSetup { args, setup: &setup, host, model: &loaded, needs_price };
+        let (registry, keys) = agents.add(registry)?;
         let runtime = setup.runtime(Runtime::builder()).registry(registry.build()?);
         let runtime = agent_tools::add_grants(runtime, &skills, &setup);
-        let runtime = builtin::note_workspace(runtime, &args.place, &setup);
+        let runtime = builtin::note_workspace(runtime, &args.location, &setup);
         let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
-        let runtime = hide_key(runtime, loaded.key.as_ref());
+        let runtime = hide_keys(runtime, loaded.key.iter().chain(&keys));
         let decisions = args.decisions.as_deref();
         let is_deferred = !args.yes && (!person.is_there() || !answers.is_empty());
         let deferred = is_deferred.then(DeferredApprovals::new);
@@ -184,15 +188,18 @@ fn no_price(loaded: &LoadedModel) -> Problem {
         .hint("prices are for a million tokens")
 }
 
-/// Redacts the key of the model from everything that is shown or stored. No tool gets it.
-fn hide_key(runtime: RuntimeBuilder, key: Option<&Secret>) -> RuntimeBuilder {
+/// Redacts the keys of models from everything that is shown or stored. No tool gets them.
+fn hide_keys<'a>(
+    runtime: RuntimeBuilder,
+    keys: impl Iterator<Item = &'a Secret>,
+) -> RuntimeBuilder {
     const FOR_NO_TOOL: &str = "no tool has this name";
     let secrets = Secrets::default();
-    match key.map(|key| secrets.add_for(FOR_NO_TOOL, "model_key", key.clone())) {
-        Some(Ok(())) => runtime.secrets(secrets),
+    for (n, key) in keys.enumerate() {
         // A key that is too short to be redacted protects nothing.
-        Some(Err(_)) | None => runtime,
+        let _ = secrets.add_for(FOR_NO_TOOL, format!("model_key_{n}"), key.clone());
     }
+    if secrets.is_empty() { runtime } else { runtime.secrets(secrets) }
 }
 
 fn instructions(given: Option<&str>) -> Result<String, Problem> {

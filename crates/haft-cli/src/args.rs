@@ -237,7 +237,7 @@ them. `haft explain` shows the verdict of any call.")]
     #[command(hide = true)]
     Names {
         #[command(flatten)]
-        place: WorkspaceArgs,
+        location: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
     },
@@ -250,7 +250,7 @@ them. `haft explain` shows the verdict of any call.")]
         /// Name of the tool
         tool: String,
         #[command(flatten)]
-        place: WorkspaceArgs,
+        location: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
@@ -367,7 +367,7 @@ pub(crate) struct From {
     #[arg(conflicts_with_all = ["workspace", "config"])]
     pub(crate) tools: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
@@ -400,7 +400,7 @@ pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -498,7 +498,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -581,7 +581,7 @@ pub(crate) struct Plan {
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -612,7 +612,7 @@ pub(crate) struct Dispatch {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]

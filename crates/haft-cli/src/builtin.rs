@@ -197,10 +197,10 @@ pub(crate) fn print_missing_hint<'a>(tools: impl IntoIterator<Item = &'a str>, s
 /// Notes the workspace of a call that needs approval, if the command line does not name it.
 pub(crate) fn note_workspace(
     runtime: RuntimeBuilder,
-    place: &args::WorkspaceArgs,
+    location: &args::WorkspaceArgs,
     setup: &Setup,
 ) -> RuntimeBuilder {
-    let Some(note) = setup.workspace_note().filter(|_| place.workspace.is_none()) else {
+    let Some(note) = setup.workspace_note().filter(|_| location.workspace.is_none()) else {
         return runtime;
     };
     let is_noted = AtomicBool::new(false);

@@ -33,7 +33,7 @@ use crate::{
 const ID: &str = "call";
 
 pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
-    args.place.refuse_wide_default(host)?;
+    args.location.refuse_wide_default(host)?;
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let person = session::Person::at_terminal(&setup, args.yes);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     };
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
-    let runtime = builtin::note_workspace(runtime, &args.place, &setup);
+    let runtime = builtin::note_workspace(runtime, &args.location, &setup);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
@@ -146,7 +146,7 @@ fn unknown_tool(args: &args::Call, setup: &Setup, registry: &ToolRegistry) -> Ve
         return vec![missing];
     }
     let similar = style::nearest(&args.tool, registry.own().map(|entry| entry.name().as_str()));
-    let list = match &args.place.workspace {
+    let list = match &args.location.workspace {
         Some(workspace) => format!("haft tools list --workspace {}", workspace.display()),
         None => "haft tools list".to_owned(),
     };

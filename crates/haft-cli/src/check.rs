@@ -238,7 +238,7 @@ impl Summary {
         self.table.get_or_insert_with(|| Table::new(0)).row([
             (DIM, format!("line {at}")),
             (NAME, check.tool.clone()),
-            (BAD, style::place(&first.pointer)),
+            (BAD, style::location(&first.pointer)),
             (Style::new(), style::visible(&first.message).replace('\n', " ") + &more),
         ]);
     }

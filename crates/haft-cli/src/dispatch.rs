@@ -25,11 +25,11 @@ pub(crate) fn run(
     setup: Setup,
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
-    args.place.refuse_wide_default(host)?;
+    args.location.refuse_wide_default(host)?;
     let person = session::Person::at_terminal(&setup, args.yes);
     let registry = builtin::registry(&setup, &person)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry);
-    let runtime = builtin::note_workspace(runtime, &args.place, &setup);
+    let runtime = builtin::note_workspace(runtime, &args.location, &setup);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;

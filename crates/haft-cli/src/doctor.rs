@@ -9,7 +9,9 @@ use std::{
     process::ExitCode,
 };
 
-use haft_sandbox::{DoctorFinding, Expected, Findings, Helper, Observed, Obstacle, Sandbox, Tier};
+use haft_sandbox::{
+    DoctorFinding, DoctorReport, ExpectedResult, Helper, ObservedResult, Obstacle, Sandbox, Tier,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -65,7 +67,7 @@ pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Prob
     }
 }
 
-fn as_json(findings: &Findings) -> Value {
+fn as_json(findings: &DoctorReport) -> Value {
     let line = |finding: &DoctorFinding| {
         let mut line = json!(finding);
         line["ok"] = finding.is_good().into();
@@ -80,7 +82,7 @@ fn as_json(findings: &Findings) -> Value {
 }
 
 /// What the sandbox enforces.
-fn tier_page(findings: &Findings) -> String {
+fn tier_page(findings: &DoctorReport) -> String {
     let tier = &findings.tier;
     let mut out = format!("{} {}\n", style::paint(BOLD, "sandbox"), style::paint(NAME, tier.level));
     let mut table = Table::new(2);
@@ -96,7 +98,7 @@ fn tier_page(findings: &Findings) -> String {
 }
 
 /// The tests and their results.
-fn findings_page(findings: &Findings) -> String {
+fn findings_page(findings: &DoctorReport) -> String {
     let mut group = "";
     let mut table = Table::new(2);
     for finding in &findings.findings {
@@ -110,7 +112,7 @@ fn findings_page(findings: &Findings) -> String {
             ]);
         }
         let (colour, mark) = match (&finding.observed, finding.is_good()) {
-            (Observed::Skipped(_), _) => (DIM, "·"),
+            (ObservedResult::Skipped(_), _) => (DIM, "·"),
             (_, true) => (GOOD, "✓"),
             (_, false) => (BAD, "✗"),
         };
@@ -150,14 +152,14 @@ fn remedies(obstacles: &[Obstacle]) -> String {
 
 fn observed(finding: &DoctorFinding) -> String {
     let should = match finding.expected {
-        Expected::Refused => "must be refused",
-        Expected::Allowed => "must work",
+        ExpectedResult::Refused => "must be refused",
+        ExpectedResult::Allowed => "must work",
     };
     let did = match &finding.observed {
-        Observed::Allowed => "allowed".to_owned(),
-        Observed::Refused(errno) => format!("refused ({errno})"),
-        Observed::Killed(signal) => format!("killed by signal {signal}"),
-        Observed::Skipped(why) => format!("skipped: {}", style::visible(why)),
+        ObservedResult::Allowed => "allowed".to_owned(),
+        ObservedResult::Refused(errno) => format!("refused ({errno})"),
+        ObservedResult::Killed(signal) => format!("killed by signal {signal}"),
+        ObservedResult::Skipped(why) => format!("skipped: {}", style::visible(why)),
     };
     if finding.is_good() { did } else { format!("{did}, {should}") }
 }

@@ -143,11 +143,11 @@ fn request(
 fn losses(list: &ToolList, shown: &[ExportedTool]) -> Table {
     let mut table = Table::new(0);
     for (item, shown) in list.items.iter().zip(shown) {
-        let mut row = |kind: (Style, &str), place: &str, keyword: &str, note: &str| {
+        let mut row = |kind: (Style, &str), location: &str, keyword: &str, note: &str| {
             table.row([
                 (NAME, item.label()),
                 (kind.0, kind.1.to_owned()),
-                (DIM, style::place(place)),
+                (DIM, style::location(location)),
                 (DIM, style::visible(keyword)),
                 (Style::new(), style::visible(note).replace('\n', " ")),
             ]);

@@ -95,12 +95,11 @@ fn test(
 ) -> Result<ExitCode, Problem> {
     known(event)?;
     let fixture = fixture(event, tool)?;
-    let (specs, place) = (setup.loaded.hooks.clone(), setup.project());
+    let (specs, location) = (setup.loaded.hooks.clone(), setup.project());
     let name = event.to_owned();
-    let tried =
-        session::block_on(
-            async move { haft_hooks::test_hooks(&specs, &name, &fixture, &place).await },
-        )?;
+    let tried = session::block_on(async move {
+        haft_hooks::test_hooks(&specs, &name, &fixture, &location).await
+    })?;
     let called: Vec<&HookTestResult> = tried.iter().filter(|one| one.skipped.is_none()).collect();
     let stops = called.iter().any(|one| one.stops());
     if output.json {

@@ -11,7 +11,7 @@ use std::{
 
 use haft::policy::ConfigFile;
 
-use crate::{error::Problem, site, skills};
+use crate::{error::Problem, site, skills, sub_agents};
 
 /// The most directories that are searched.
 const MAX_DIRECTORIES: usize = 50_000;
@@ -29,6 +29,8 @@ pub(crate) struct Inventory {
     pub(crate) files: BTreeMap<PathBuf, Vec<ConfigFile>>,
     /// The directories of skills.
     pub(crate) skills: Vec<PathBuf>,
+    /// The directories of agents.
+    pub(crate) agents: Vec<PathBuf>,
     /// What could not be read or searched. None of it becomes trusted.
     pub(crate) problems: Vec<String>,
 }
@@ -57,6 +59,9 @@ impl Inventory {
             }
             if skills::PROJECT_DIRECTORIES.iter().any(|name| directory.ends_with(name)) {
                 all.skills.push(directory.clone());
+            }
+            if sub_agents::PROJECT_DIRECTORIES.iter().any(|name| directory.ends_with(name)) {
+                all.agents.push(directory.clone());
             }
             match search(&directory) {
                 Ok(found) => {

@@ -56,7 +56,7 @@ struct Finding {
     /// Its stable name.
     name: &'static str,
     /// Where: a JSON pointer into the schema, or the name of an option.
-    place: String,
+    location: String,
     note: String,
     fix: String,
 }
@@ -110,7 +110,7 @@ impl Findings {
         &mut self,
         tool: Option<&Item>,
         name: &'static str,
-        place: impl Into<String>,
+        location: impl Into<String>,
         note: impl Into<String>,
         fix: impl Into<String>,
     ) {
@@ -118,7 +118,7 @@ impl Findings {
         self.0.push(Finding {
             tool,
             name,
-            place: place.into(),
+            location: location.into(),
             note: note.into(),
             fix: fix.into(),
         });
@@ -163,10 +163,10 @@ impl Findings {
         let parameters = schema::parameters(schema.source());
         for parameter in parameters.iter().filter(|p| p.description().trim().is_empty()) {
             let name = parameter.name.replace('~', "~0").replace('/', "~1");
-            let place = format!("/properties/{name}");
+            let location = format!("/properties/{name}");
             let note = format!("`{}` has no description", parameter.name);
             let fix = "say what it means, with an example value";
-            self.add(Some(item), "undescribed_parameter", place, note, fix);
+            self.add(Some(item), "undescribed_parameter", location, note, fix);
         }
         let optional = parameters.iter().filter(|p| p.is_optional_without_default()).count();
         if optional > MAX_OPTIONAL_ARGUMENTS {
@@ -323,7 +323,7 @@ impl Sum {
 }
 
 fn data(list: &ToolList, findings: &[Finding], sums: &[Sum]) -> Value {
-    let finding = |f: &Finding| json!({"tool": f.tool, "finding": f.name, "place": f.place, "note": f.note, "fix": f.fix});
+    let finding = |f: &Finding| json!({"tool": f.tool, "finding": f.name, "pointer": f.location, "note": f.note, "fix": f.fix});
     let provider = |sum: &Sum| {
         let losses: Map<String, Value> = KINDS
             .iter()
@@ -360,11 +360,11 @@ fn page(source: &str, list: &ToolList, findings: &[Finding], sums: &[Sum]) -> St
             out += &format!("{}\n", style::paint(NAME.bold(), style::cell(tool)));
             last = Some(&finding.tool);
         }
-        let place = if finding.place.is_empty() { "/" } else { &finding.place };
+        let location = if finding.location.is_empty() { "/" } else { &finding.location };
         out += &format!(
             "  {} at {}: {}\n    {} {}\n",
             style::paint(WARN, finding.name),
-            style::visible(place),
+            style::visible(location),
             style::visible(&finding.note).replace('\n', " "),
             style::paint(DIM, "fix:"),
             finding.fix,

@@ -7,10 +7,10 @@ use haft::policy::SourceLocation;
 use crate::style;
 
 /// The location of a rule, relative to a directory.
-pub(crate) fn at(place: &SourceLocation, here: &Path) -> String {
-    match &place.file {
-        Some(file) => format!("{}:{}", short(file, here), place.line),
-        None => place.to_string(),
+pub(crate) fn at(location: &SourceLocation, here: &Path) -> String {
+    match &location.file {
+        Some(file) => format!("{}:{}", short(file, here), location.line),
+        None => location.to_string(),
     }
 }
 

@@ -63,6 +63,7 @@ mod git;
 mod schema;
 mod input;
 mod style;
+mod sub_agents;
 mod colour;
 mod completions;
 mod escape;
@@ -101,29 +102,29 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
         Cmd::Demo { output } => return demo::run(*output, &host_env()?),
         Cmd::Run(args) => {
-            let host = host_env_in(&args.agent.place)?;
+            let host = host_env_in(&args.agent.location)?;
             return run::run(args, Setup::open(&host, &args.agent.rules)?, &host);
         }
         Cmd::Chat(args) => {
-            let host = host_env_in(&args.agent.place)?;
+            let host = host_env_in(&args.agent.location)?;
             let setup = Setup::open(&host, &args.agent.rules)?;
             return chat::run(args, setup, &host);
         }
-        Cmd::Runs(args) => runs::run(args, &host_env_in(args.place())?.here)?,
+        Cmd::Runs(args) => runs::run(args, &host_env_in(args.location())?.here)?,
         Cmd::Call(args) => {
-            let host = host_env_in(&args.place)?;
+            let host = host_env_in(&args.location)?;
             return call::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Dispatch(args) => {
-            let host = host_env_in(&args.place)?;
+            let host = host_env_in(&args.location)?;
             return dispatch::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Result(args) => return result::run(args, &host_env()?),
         Cmd::Plan(args) => {
-            plan::run(args, &Setup::open(&host_env_in(&args.place)?, &args.rules)?)?;
+            plan::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?)?;
         }
         Cmd::Explain(args) => {
-            return explain::run(args, &Setup::open(&host_env_in(&args.place)?, &args.rules)?);
+            return explain::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?);
         }
         Cmd::Doctor { output } => return doctor::run(*output, &host_env()?),
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
@@ -131,7 +132,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
-            return tools::run(args, |place, rules| Setup::open(&host_env_in(place)?, rules));
+            return tools::run(args, |location, rules| Setup::open(&host_env_in(location)?, rules));
         }
         Cmd::Completions { shell } => {
             style::print(completions::script(*shell))?;
@@ -190,9 +191,9 @@ fn host_env() -> Result<HostEnv, Problem> {
 
 /// The same with the workspace as working directory: its rules apply, and relative paths start
 /// there.
-fn host_env_in(place: &args::WorkspaceArgs) -> Result<HostEnv, Problem> {
+fn host_env_in(location: &args::WorkspaceArgs) -> Result<HostEnv, Problem> {
     let mut host = host_env()?;
-    host.here = place.directory()?.unwrap_or(host.here);
+    host.here = location.directory()?.unwrap_or(host.here);
     Ok(host)
 }
 

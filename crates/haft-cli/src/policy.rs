@@ -128,16 +128,16 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
 /// Lints valid rules: shadowed, never matching, contradictory. The tools are not known here, so
 /// unknown tools are not reported.
 fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
-    let at = |place: &SourceLocation| match &place.file {
-        Some(file) => format!("{}:{}", location::short(file, here), place.line),
-        None => place.to_string(),
+    let at = |location: &SourceLocation| match &location.file {
+        Some(file) => format!("{}:{}", location::short(file, here), location.line),
+        None => location.to_string(),
     };
     let found = rules.lint(&[]).into_iter().filter(|finding| !finding.kind.is_info());
     found
         .map(|finding| {
             json!({"at": at(&finding.location), "kind": finding.kind.as_str(),
                 "message": finding.message, "hint": finding.hint,
-                "also": finding.also.as_ref().map(at)})
+                "other_rule": finding.other_rule.as_ref().map(at)})
         })
         .collect()
 }
@@ -159,7 +159,7 @@ fn unmatched_budget(setup: &Setup) -> Result<Vec<Value>, Problem> {
             };
             json!({"at": format!("[budget] {}", key.as_str()), "kind": "never_matches",
                 "message": format!("`{glob}` matches no tool of this directory"),
-                "hint": hint, "also": null})
+                "hint": hint, "other_rule": null})
         })
         .collect())
 }
@@ -237,7 +237,7 @@ fn suggest(setup: &Setup, from: &Path, output: args::Output) -> Result<ExitCode,
         let rule = serde_json::to_string(&one.rule).unwrap_or_default();
         out += &format!(
             "{}\n[[rule]]\nmatch = {}\ndecision = \"allow\"\n\n",
-            style::paint(DIM, comment(one.covers, &one.also)),
+            style::paint(DIM, comment(one.covers, &one.also_allows)),
             style::visible(&rule),
         );
     }

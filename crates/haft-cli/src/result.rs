@@ -95,23 +95,25 @@ fn lines_of(range: &str) -> Result<ResultQuery, Problem> {
 fn answer(artifact: &Artifact, query: &ResultQuery, is_json: bool) -> Result<(), Problem> {
     let page = artifact.read(query, MAX_QUERY_CHARS).map_err(|why| unreadable(artifact, &why))?;
     if is_json {
-        let next = page.next.map(|place| json!({"line": place.line, "column": place.column}));
+        let next =
+            page.next.map(|location| json!({"line": location.line, "column": location.column}));
         let mut all = meta_json(artifact.facts());
         all["text"] = page.text.into();
-        all["what"] = page.what.into();
+        all["summary"] = page.summary.into();
         all["next"] = next.into();
         style::print(format_args!("{all}\n"))?;
         return Ok(());
     }
-    let ResultPage { text, what, next, .. } = page;
+    let ResultPage { text, summary, next, .. } = page;
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     if std::io::stdout().is_terminal() {
         style::print(format_args!("{}{end}", style::visible(&text)))?
     } else {
         style::print(format_args!("{text}{end}"))?
     }
-    let more = next.map_or_else(String::new, |place| format!("; more from line {}", place.line));
-    style::message(style::paint(DIM, format_args!("{what}{more}")));
+    let more =
+        next.map_or_else(String::new, |location| format!("; more from line {}", location.line));
+    style::message(style::paint(DIM, format_args!("{summary}{more}")));
     Ok(())
 }
 

@@ -165,7 +165,7 @@ fn resume_hint(result: &RunResult, args: &args::AgentArgs, command: &str) -> Str
         Some(model) => format!(" --model {model}"),
         None => String::new(),
     };
-    let workspace = match &args.place.workspace {
+    let workspace = match &args.location.workspace {
         Some(workspace) => format!(" --workspace {}", workspace.display()),
         None => String::new(),
     };

@@ -12,7 +12,7 @@ use std::{
 };
 
 use haft::policy::{Handler, HookSpec};
-use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
+use haft_shell::{Program, RedirectKind, Script, SimpleCommand, Word, Wrappers};
 
 /// Placeholders for values of variables while a line is parsed: a value may contain quotes and
 /// blanks.
@@ -78,7 +78,7 @@ pub(crate) fn of(hook: &HookSpec, start: Start<'_>) -> Scripts {
         Some(args) => {
             let words = std::iter::once(command).chain(args);
             let words = words.map(|word| Word::text(word.as_str())).collect();
-            finder.command(&Command { words, ..Command::default() });
+            finder.command(&SimpleCommand { words, ..SimpleCommand::default() });
         }
         None => {
             let text = marked(command);
@@ -156,7 +156,7 @@ impl Finder<'_> {
         }
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &SimpleCommand) {
         let is_loading = |name: &str| LOADING_VARIABLES.contains(&name);
         self.found.is_partial |= command.assignments.iter().any(|a| is_loading(&a.name));
         let views = command.unwrapped(Wrappers::All);
@@ -166,7 +166,7 @@ impl Finder<'_> {
             has_input |= self.view(view);
         }
         // Input from a named file is known, although the parser does not read it.
-        let is_unknown = |view: &haft_shell::Unwrapped| {
+        let is_unknown = |view: &haft_shell::UnwrappedCommand| {
             view.is_unread || view.command.words.first().is_some_and(Word::has_unknown)
         };
         if !has_input && views.iter().any(is_unknown) {
@@ -175,7 +175,7 @@ impl Finder<'_> {
     }
 
     /// Adds the files that one command runs. Returns whether its program is a file on stdin.
-    fn view(&mut self, view: &Command) -> bool {
+    fn view(&mut self, view: &SimpleCommand) -> bool {
         let Some(name) = view.words.first().and_then(Word::literal) else { return false };
         let arguments = || view.words.iter().skip(1);
         if name.contains('/') {
@@ -206,7 +206,7 @@ impl Finder<'_> {
         self.programs(view)
     }
 
-    fn programs(&mut self, view: &Command) -> bool {
+    fn programs(&mut self, view: &SimpleCommand) -> bool {
         let mut has_input = false;
         for program in view.programs() {
             match program {
@@ -249,7 +249,7 @@ impl Finder<'_> {
 
     /// Follows `cd DIRECTORY`. It may fail or affect only a subshell, so the earlier directories
     /// remain possible.
-    fn follow(&mut self, view: &Command) {
+    fn follow(&mut self, view: &SimpleCommand) {
         let target = match &*view.words {
             [_, target] => target.literal(),
             [_, dashes, target] if dashes.literal() == Some("--") => target.literal(),

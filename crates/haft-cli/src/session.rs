@@ -17,7 +17,7 @@ use haft::{
     BoxFuture, Dialect, Failure, FailureCode, RuntimeBuilder, ToolCall, ToolResult, Turn,
     agent::DeferredApprovals,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    host::protected_names::Protected,
+    host::protected_names::ProtectedNames,
     policy::Decision,
     tool::{Effects, Operation},
     turn::{StopReason, TurnHandle, TurnOutput},
@@ -395,7 +395,7 @@ impl Approver for ProtectedFilesApprover {
 /// The reason for the denial if a call would write protected files. It names a rule for each: a
 /// git subcommand may need several, and one rule alone would lead to the same denial.
 fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     let Effects::Declared(effects) = &question.call.profile().effects else { return None };
     let here = &question.call.context().scope().working_directory;
     let writes = effects.iter().filter(|effect| effect.operation == Operation::Write);

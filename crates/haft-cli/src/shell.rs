@@ -10,7 +10,7 @@ use std::{
 };
 
 use anstyle::Style;
-use haft_shell::{Classified, Kind, Part, classify};
+use haft_shell::{Classification, Kind, Part, classify};
 use serde_json::{Value, json};
 
 use crate::{
@@ -86,7 +86,7 @@ fn wrong(at: usize, why: &str) -> Value {
 }
 
 /// A command and its classification as JSON.
-fn line(command: &str, found: &Classified) -> Value {
+fn line(command: &str, found: &Classification) -> Value {
     let part =
         |part: &Part| json!({"words": part.words, "kind": part.kind.as_str(), "why": part.why});
     let parts: Vec<Value> = found.parts.iter().map(part).collect();
@@ -94,7 +94,7 @@ fn line(command: &str, found: &Classified) -> Value {
 }
 
 /// A command and its classification as text.
-fn page(command: &str, found: &Classified) -> String {
+fn page(command: &str, found: &Classification) -> String {
     let kind = style::paint(colour(found.kind).bold(), name(found.kind));
     let command = style::paint(BOLD, style::visible(command));
     let mut page = format!("{kind}: {command}\n  {}\n", style::visible(&found.why));

@@ -45,7 +45,7 @@ pub(crate) struct Site {
 /// Which files of a site trust covers.
 pub(crate) struct Covered {
     /// The options for the loader.
-    place: LoadOptions,
+    options: LoadOptions,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
     /// Notes for the user.
@@ -171,7 +171,7 @@ impl Site {
     pub(crate) fn read(&self) -> Result<(haft::policy::PolicyConfig, Covered), Problem> {
         let files = self.files()?;
         let covered = self.covered(&files);
-        let mut loaded = haft::policy::PolicyConfig::read(&files, &covered.place)?;
+        let mut loaded = haft::policy::PolicyConfig::read(&files, &covered.options)?;
         let roots = loaded.context.roots.clone();
         for hook in &mut loaded.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
@@ -198,17 +198,17 @@ impl Site {
     fn covered(&self, files: &[ConfigFile]) -> Covered {
         let home = self.home.clone();
         if let Some(trusted) = self.assumed {
-            let place = LoadOptions { home, trusted, ..LoadOptions::default() };
+            let options = LoadOptions { home, trusted, ..LoadOptions::default() };
             let scripts = BTreeMap::new();
-            return Covered { place, is_trusted: trusted, notes: Vec::new(), scripts };
+            return Covered { options, is_trusted: trusted, notes: Vec::new(), scripts };
         }
         let (book, mut notes) = self.book();
-        let (mut uncovered, mut scripts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut untrusted_files, mut scripts) = (BTreeMap::new(), BTreeMap::new());
         for file in files.iter().filter(|file| file.layer.is_from_project()) {
             match self.covers(&book, file) {
                 Ok(covered) => scripts.extend(covered),
                 Err(why) => {
-                    uncovered.insert(file.path.clone(), why);
+                    untrusted_files.insert(file.path.clone(), why);
                 }
             }
         }
@@ -223,11 +223,11 @@ impl Site {
             }
         }
         let local = self.trusted_directory(&book).map(|directory| directory.join(LOCAL_FILE));
-        let is_trusted = local.is_some() && uncovered.is_empty();
+        let is_trusted = local.is_some() && untrusted_files.is_empty();
         // An allow rule in a file that trust does not cover would have no effect.
-        let keep = local.filter(|local| !uncovered.contains_key(local));
-        let place = LoadOptions { home, trusted: true, uncovered, keep };
-        Covered { place, is_trusted, notes, scripts }
+        let keep = local.filter(|local| !untrusted_files.contains_key(local));
+        let options = LoadOptions { home, trusted: true, untrusted_files, always_file: keep };
+        Covered { options, is_trusted, notes, scripts }
     }
 
     /// Reads the trust file. FAIL CLOSED: an unreadable one trusts nothing, and a note is printed.
@@ -401,8 +401,8 @@ impl Site {
         files: &[ConfigFile],
         trusted: bool,
     ) -> Result<haft::policy::PolicyConfig, Problem> {
-        let place = LoadOptions { home: self.home.clone(), trusted, ..LoadOptions::default() };
-        Ok(haft::policy::PolicyConfig::read(files, &place)?)
+        let options = LoadOptions { home: self.home.clone(), trusted, ..LoadOptions::default() };
+        Ok(haft::policy::PolicyConfig::read(files, &options)?)
     }
 }
 

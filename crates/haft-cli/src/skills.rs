@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use haft_tools::Skills;
+use serde_json::{Value, json};
 
 use crate::{
     setup::Setup,
@@ -26,7 +27,7 @@ pub(crate) fn find(setup: &Setup) -> Skills {
             let path = directory.join(name);
             match is_inside(&path, &setup.site.root) {
                 Some(true) if setup.is_trusted => {
-                    skills = skills.directory_if(path, setup.site.covers_content());
+                    skills = skills.directory_with_trust(path, setup.site.covers_content());
                 }
                 Some(true) => skills = skills.directory(path, false),
                 Some(false) => setup.note(format!(
@@ -47,7 +48,7 @@ pub(crate) fn find(setup: &Setup) -> Skills {
 }
 
 /// Whether a directory is inside of another one; `None` if it does not exist.
-fn is_inside(path: &Path, root: &Path) -> Option<bool> {
+pub(crate) fn is_inside(path: &Path, root: &Path) -> Option<bool> {
     let found = path.canonicalize().ok().filter(|found| found.is_dir())?;
     let root = root.canonicalize().ok()?;
     Some(found.starts_with(root))
@@ -58,6 +59,17 @@ pub(crate) fn note_findings(skills: &Skills, setup: &Setup) {
     for finding in skills.findings() {
         setup.note(format!("skill left out: {finding}"));
     }
+}
+
+/// The skills as JSON.
+pub(crate) fn to_json(skills: &Skills) -> impl Iterator<Item = Value> {
+    skills.list().into_iter().map(|skill| {
+        json!({
+            "kind": "skill", "name": skill.name, "description": skill.description,
+            "allowed_tools": skill.allowed_tools, "trusted": skill.is_trusted,
+            "file": skill.file(),
+        })
+    })
 }
 
 /// The skills for a page; empty without any.

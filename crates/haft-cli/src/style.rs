@@ -150,7 +150,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// A JSON pointer for display; the root is `/`.
-pub(crate) fn place(pointer: &str) -> String {
+pub(crate) fn location(pointer: &str) -> String {
     if pointer.is_empty() { "/".to_owned() } else { cell(pointer) }
 }
 
@@ -191,6 +191,6 @@ mod tests {
     fn cell_is_truncated() {
         assert_eq!(cell("a\nb"), "a b");
         assert_eq!(width(&cell(&"é".repeat(100_000))), MAX_CELL_CHARS + 1);
-        assert_eq!(place(""), "/");
+        assert_eq!(location(""), "/");
     }
 }

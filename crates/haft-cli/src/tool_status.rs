@@ -265,9 +265,9 @@ impl BodyPlace {
 
     pub(crate) fn to_json(&self) -> Value {
         match self {
-            Self::Process => json!({"place": "process"}),
-            Self::Sandbox(tier) => json!({"place": "sandbox", "tier": tier}),
-            Self::Refused(why) => json!({"place": "refused", "reason": why}),
+            Self::Process => json!({"location": "process"}),
+            Self::Sandbox(tier) => json!({"location": "sandbox", "tier": tier}),
+            Self::Refused(why) => json!({"location": "refused", "reason": why}),
         }
     }
 }

@@ -161,15 +161,15 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
     let named =
         [(&sandbox.read_only_roots, Access::Read), (&sandbox.writable_roots, Access::Write)];
     for (list, access) in named {
-        for (path, place) in list {
+        for (path, location) in list {
             match existing(path, &base) {
                 Ok(path) => add(path, access),
                 // It may exist later or on another machine.
-                Err(why) if !path.exists() => setup.note(left_out(place, path, &why)),
+                Err(why) if !path.exists() => setup.note(left_out(location, path, &why)),
                 Err(why) => {
                     let shown = path.display();
                     return Err(Problem::new(format!(
-                        "{place}: commands cannot get access to `{shown}`: {why}"
+                        "{location}: commands cannot get access to `{shown}`: {why}"
                     ))
                     .hint("name the directory that the program needs, as in `~/.rustup`"));
                 }
@@ -187,10 +187,10 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
         };
     }
     let names: Vec<String> = sandbox.pass_env.iter().map(|(name, _)| name.clone()).collect();
-    for (name, place) in &sandbox.pass_env {
+    for (name, location) in &sandbox.pass_env {
         if !Environment::may_pass(name.trim_end_matches('*')) {
             setup.note(format!(
-                "{place}: `{name}` is not passed to commands: variables of this name hold a secret or \
+                "{location}: `{name}` is not passed to commands: variables of this name hold a secret or \
                  make programs load code"
             ));
         }
@@ -202,8 +202,8 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
     Ok(tools)
 }
 
-fn left_out(place: &SourceLocation, path: &Path, why: &str) -> String {
-    format!("{place}: commands have no access to `{}`: {why}", path.display())
+fn left_out(location: &SourceLocation, path: &Path, why: &str) -> String {
+    format!("{location}: commands have no access to `{}`: {why}", path.display())
 }
 
 /// The lines of `haft.toml` that give commands access to the user's toolchains and caches.

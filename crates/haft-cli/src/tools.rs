@@ -20,7 +20,7 @@ use crate::{
     setup::Setup,
     skills,
     style::{self, BOLD, DIM, NAME, Table, WARN},
-    tool_cost,
+    sub_agents, tool_cost,
     tool_status::{self, BodyPlace, Limits, ToolStatus},
 };
 
@@ -31,8 +31,8 @@ pub(crate) fn run(
     open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
     let registry = match args {
-        args::Tools::List(args::ListTools { cost, place, rules, output }) => {
-            let setup = open(place, rules)?;
+        args::Tools::List(args::ListTools { cost, location, rules, output }) => {
+            let setup = open(location, rules)?;
             if *cost {
                 tool_cost::print(&setup, *output)?;
             } else {
@@ -40,12 +40,12 @@ pub(crate) fn run(
             }
             return Ok(ExitCode::SUCCESS);
         }
-        args::Tools::Names { place, rules } => {
-            names(open(place, &rules.clone().quiet()).ok().as_ref())?;
+        args::Tools::Names { location, rules } => {
+            names(open(location, &rules.clone().quiet()).ok().as_ref())?;
             return Ok(ExitCode::SUCCESS);
         }
-        args::Tools::Show { tool, place, rules, output } => {
-            show(&open(place, rules)?, tool, *output)?;
+        args::Tools::Show { tool, location, rules, output } => {
+            show(&open(location, rules)?, tool, *output)?;
             return Ok(ExitCode::SUCCESS);
         }
         args::Tools::Export(args::Export { from, .. })
@@ -53,7 +53,7 @@ pub(crate) fn run(
         | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
             // The tools of a file do not depend on this directory.
             Some(_) => ToolRegistry::builder().build()?,
-            None => builtin::all(&open(&from.place, &from.rules)?)?.build()?,
+            None => builtin::all(&open(&from.location, &from.rules)?)?.build()?,
         },
     };
     match args {
@@ -81,8 +81,16 @@ fn names(setup: Option<&Setup>) -> Result<(), Problem> {
 fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
     let (runtime, statuses) = tool_status::of_all(setup)?;
     let tools = runtime.registry().own().zip(&statuses);
+    let skills = skills::find(setup);
+    skills::note_findings(&skills, setup);
+    let agents = sub_agents::find(setup, runtime.registry());
+    agents.print_notes(setup);
     if output.json {
-        let list: Vec<Value> = tools.map(|(entry, status)| summary_json(entry, status)).collect();
+        let list: Vec<Value> = tools
+            .map(|(entry, status)| summary_json(entry, status))
+            .chain(skills::to_json(&skills))
+            .chain(agents.to_json())
+            .collect();
         style::print(format_args!("{}\n", Value::Array(list)))?;
         return Ok(());
     }
@@ -96,9 +104,7 @@ fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
             (PLAIN, first_sentence(&manifest.description)),
         ]);
     }
-    let skills = skills::find(setup);
-    skills::note_findings(&skills, setup);
-    style::print_page(format_args!("{table}{}", skills::page(&skills)))?;
+    style::print_page(format_args!("{table}{}{}", skills::page(&skills), agents.page()))?;
     Ok(())
 }
 
@@ -119,7 +125,7 @@ fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> 
     let shown = ShownTool {
         entry,
         status: at.and_then(|at| statuses.into_iter().nth(at)),
-        place: BodyPlace::of(&entry.manifest())?,
+        location: BodyPlace::of(&entry.manifest())?,
         limits: Limits::of(entry, setup),
         layers: runtime.layers_of(entry),
     };
@@ -160,6 +166,7 @@ fn flags(manifest: &Manifest) -> Vec<String> {
 fn summary_json(entry: &RegisteredTool, status: &ToolStatus) -> Value {
     let manifest = entry.manifest();
     json!({
+        "kind": "tool",
         "name": manifest.name,
         "verdict": status.to_json(),
         "class": manifest.class,
@@ -180,7 +187,7 @@ fn manifest_json(entry: &RegisteredTool) -> Value {
 struct ShownTool<'a> {
     entry: &'a RegisteredTool,
     status: Option<ToolStatus>,
-    place: BodyPlace,
+    location: BodyPlace,
     limits: Limits,
     /// The layers around the body, outermost first.
     layers: Vec<String>,
@@ -190,7 +197,7 @@ impl ShownTool<'_> {
     fn to_json(&self) -> Value {
         let mut all = manifest_json(self.entry);
         all["verdict"] = self.status.as_ref().map(ToolStatus::to_json).into();
-        all["runs_in"] = self.place.to_json();
+        all["runs_in"] = self.location.to_json();
         all["limits"] = self.limits.to_json();
         all["layers"] = json!(self.layers);
         all
@@ -251,7 +258,7 @@ impl ShownTool<'_> {
                 row("other calls", PLAIN, style::visible(rule).replace('\n', " "));
             }
         }
-        row("body runs", PLAIN, style::visible(&self.place.text()).replace('\n', " "));
+        row("body runs", PLAIN, style::visible(&self.location.text()).replace('\n', " "));
         row("timeout", PLAIN, seconds(self.limits.timeout));
         row("deadline", PLAIN, seconds(self.limits.deadline));
         row("approval within", PLAIN, seconds(self.limits.approval_timeout));

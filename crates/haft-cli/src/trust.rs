@@ -23,6 +23,7 @@ use crate::{
     inventory::Inventory,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
+    sub_agents::{self, FoundAgent, FoundAgents},
     trust_effects::TrustEffects,
     trust_file,
 };
@@ -141,7 +142,7 @@ struct Listing {
     /// Whether it is still the directory that was trusted.
     is_same: bool,
     /// The files that trust does not cover yet, and why.
-    uncovered: BTreeMap<String, UntrustedReason>,
+    untrusted_files: BTreeMap<String, UntrustedReason>,
     /// Files that were covered and no longer exist.
     gone: Vec<String>,
     brings: Vec<(PathBuf, TrustEffects)>,
@@ -154,7 +155,7 @@ impl Default for Listing {
             entry: TrustEntry::new("/", None),
             is_known: false,
             is_same: false,
-            uncovered: BTreeMap::new(),
+            untrusted_files: BTreeMap::new(),
             gone: Vec::new(),
             brings: Vec::new(),
             problems: Vec::new(),
@@ -187,6 +188,9 @@ impl Listing {
         for directory in &inventory.skills {
             shown.add_skills(directory, book);
         }
+        for directory in &inventory.agents {
+            shown.add_agents(directory, book);
+        }
         let known = book.trusted_by(root, trust_file::identify);
         if let Some(known) = known.filter(|known| known.directory == *root) {
             let gone = known.files.keys().filter(|name| !shown.entry.files.contains_key(*name));
@@ -210,7 +214,7 @@ impl Listing {
     fn add_skills(&mut self, directory: &Path, book: &TrustedDirs) {
         let read = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&read);
-        let skills = Skills::new().directory_if(directory, move |file, content| {
+        let skills = Skills::new().directory_with_trust(directory, move |file, content| {
             let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
             list.push((file.to_owned(), content.to_vec()));
             true
@@ -238,6 +242,35 @@ impl Listing {
         }
     }
 
+    /// Adds the agents of a directory. What is listed is the content that becomes trusted.
+    fn add_agents(&mut self, directory: &Path, book: &TrustedDirs) {
+        let mut read = Vec::new();
+        let mut found = FoundAgents::default();
+        found.read(directory, |file, content| {
+            read.push((file.to_owned(), content.to_vec()));
+            true
+        });
+        let mut effects = TrustEffects::default();
+        for FoundAgent { path, file } in &found.agents {
+            let model = file.model.as_ref().map_or_else(String::new, |m| format!(", model {m}"));
+            let at = path.strip_prefix(&self.entry.directory).unwrap_or(path);
+            let tools = sub_agents::tools_text(file);
+            let line = format!("{}: {tools}{model}", file.name);
+            effects.agents.push((at.display().to_string(), line));
+            effects.parts.push(path.clone());
+        }
+        for (path, content) in read {
+            // A file that could not be parsed is not listed, so it does not become trusted.
+            if effects.parts.contains(&path) {
+                self.add_file(&path, Some(content), book);
+            }
+        }
+        self.problems.extend(found.problems);
+        if !effects.parts.is_empty() {
+            self.brings.push((directory.to_owned(), effects));
+        }
+    }
+
     /// Adds a file with its content; `None` if it cannot be read.
     fn add_file(&mut self, path: &Path, content: Option<Vec<u8>>, book: &TrustedDirs) {
         let Ok(name) = path.strip_prefix(&self.entry.directory) else {
@@ -250,14 +283,14 @@ impl Listing {
             return;
         };
         if let Err(why) = book.covers(path, &content, trust_file::identify) {
-            self.uncovered.insert(name.to_owned(), why);
+            self.untrusted_files.insert(name.to_owned(), why);
         }
         self.entry.files.insert(name.to_owned(), TrustedDirs::digest(&content));
     }
 
     /// Whether everything is trusted already.
     fn is_covered(&self) -> bool {
-        self.is_same && self.uncovered.is_empty()
+        self.is_same && self.untrusted_files.is_empty()
     }
 
     /// Removes missing files from the trust file.
@@ -271,7 +304,8 @@ impl Listing {
     /// The directories with new or changed files or scripts.
     fn changed_directories(&self) -> BTreeSet<&Path> {
         let root = &self.entry.directory;
-        let changed: Vec<PathBuf> = self.uncovered.keys().map(|name| root.join(name)).collect();
+        let changed: Vec<PathBuf> =
+            self.untrusted_files.keys().map(|name| root.join(name)).collect();
         let all = self
             .brings
             .iter()
@@ -284,7 +318,7 @@ impl Listing {
         let shown = style::visible(&root.display().to_string());
         let mut out = format!("{}\n", style::paint(BOLD, shown));
         if self.is_known {
-            for (name, why) in &self.uncovered {
+            for (name, why) in &self.untrusted_files {
                 let name = style::visible(name);
                 out += &format!(
                     "  {}  {}\n",
@@ -314,7 +348,7 @@ impl Listing {
     }
 
     fn states(&self) -> Value {
-        let state = |name: &String| match self.uncovered.get(name) {
+        let state = |name: &String| match self.untrusted_files.get(name) {
             None => "covered",
             Some(UntrustedReason::Changed | UntrustedReason::Script(_)) => "changed",
             Some(UntrustedReason::Replaced) => "replaced",
@@ -336,7 +370,7 @@ impl Listing {
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
             "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"),
             "model": all(|b| &b.model, "sets"), "skills": all(|b| &b.skills, "skill"),
-            "roots": roots,
+            "agents": all(|b| &b.agents, "agent"), "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }
 }

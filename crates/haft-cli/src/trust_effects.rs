@@ -18,12 +18,15 @@ fn widened(
 ) -> Vec<(String, String)> {
     let shown = |what: &str, path: &Path| format!("{what} {}", path.display());
     let read =
-        sandbox.read_only_roots.iter().map(|(path, place)| (at(place), shown("reads", path)));
+        sandbox.read_only_roots.iter().map(|(path, location)| (at(location), shown("reads", path)));
     let write =
-        sandbox.writable_roots.iter().map(|(path, place)| (at(place), shown("writes", path)));
-    let variables =
-        sandbox.pass_env.iter().map(|(name, place)| (at(place), format!("gets variable {name}")));
-    let cgroup = sandbox.cgroup.iter().map(|(path, place)| (at(place), shown("runs in", path)));
+        sandbox.writable_roots.iter().map(|(path, location)| (at(location), shown("writes", path)));
+    let variables = sandbox
+        .pass_env
+        .iter()
+        .map(|(name, location)| (at(location), format!("gets variable {name}")));
+    let cgroup =
+        sandbox.cgroup.iter().map(|(path, location)| (at(location), shown("runs in", path)));
     read.chain(write).chain(variables).chain(cgroup).collect()
 }
 
@@ -32,7 +35,7 @@ fn model_lines(
     model: &haft::policy::ModelSettings,
     at: &dyn Fn(&haft::policy::SourceLocation) -> String,
 ) -> Vec<(String, String)> {
-    let Some(place) = &model.location else { return Vec::new() };
+    let Some(location) = &model.location else { return Vec::new() };
     let mut lines = Vec::new();
     if let Some(endpoint) = &model.endpoint {
         let mut line = endpoint.name.clone();
@@ -52,7 +55,7 @@ fn model_lines(
     lines.extend(proxy.map(|url| format!("through the proxy {}", proxy::without_user(url))));
     let trusted = |path: &PathBuf| format!("trusts the authorities of {}", path.display());
     lines.extend(model.ca_file.as_ref().map(trusted));
-    lines.into_iter().map(|line| (at(place), line)).collect()
+    lines.into_iter().map(|line| (at(location), line)).collect()
 }
 
 /// What takes effect when the files of one directory are trusted.
@@ -68,6 +71,8 @@ pub(crate) struct TrustEffects {
     pub(crate) model: Vec<(String, String)>,
     /// The skills, and what they allow.
     pub(crate) skills: Vec<(String, String)>,
+    /// The agents, and which tools they see.
+    pub(crate) agents: Vec<(String, String)>,
     pub(crate) mode: Option<Mode>,
     /// Notes about the hooks.
     pub(crate) notes: Vec<String>,
@@ -78,7 +83,7 @@ pub(crate) struct TrustEffects {
 impl TrustEffects {
     pub(crate) fn of(files: &[ConfigFile], site: &Site) -> Result<Self, Problem> {
         let (before, after) = (site.load_files(files, false)?, site.load_files(files, true)?);
-        let at = |place| location::at(place, &site.root);
+        let at = |location| location::at(location, &site.root);
         let allows =
             after.rules.iter().filter(|rule| rule.decision == Decision::Allow && rule.enabled);
         let hook = |hook: &HookSpec| format!("{}: {}", hook.event, hooks::called(&hook.handler));
@@ -94,12 +99,15 @@ impl TrustEffects {
             tools: after
                 .tools
                 .iter()
-                .map(|tool| (at(&tool.location), format!("{}: {}", tool.spec.name, tool.shown())))
+                .map(|tool| {
+                    (at(&tool.location), format!("{}: {}", tool.spec.name, tool.command_text()))
+                })
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
-            sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
-            model: model_lines(&after.model, &|place| location::at(place, &site.root)),
+            sandbox: widened(&after.sandbox, &|location| location::at(location, &site.root)),
+            model: model_lines(&after.model, &|location| location::at(location, &site.root)),
             skills: Vec::new(),
+            agents: Vec::new(),
             roots: after.context.roots,
             mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
             parts: files
@@ -117,6 +125,7 @@ impl TrustEffects {
         let opens = style::paint(WARN, "for commands");
         let model = style::paint(WARN, "the model   ");
         let skill = style::paint(WARN, "adds a skill");
+        let agent = style::paint(WARN, "adds an agent");
         let kinds = [
             ("allows      ", &self.allows),
             (&runs, &self.hooks),
@@ -124,11 +133,12 @@ impl TrustEffects {
             (&opens, &self.sandbox),
             (&model, &self.model),
             (&skill, &self.skills),
+            (&agent, &self.agents),
         ];
         for (kind, all) in kinds {
-            for (place, what) in all {
-                let place = style::paint(NAME, place);
-                out += &format!("  {kind}  {}  {place}\n", style::visible(what));
+            for (location, what) in all {
+                let location = style::paint(NAME, location);
+                out += &format!("  {kind}  {}  {location}\n", style::visible(what));
             }
         }
         for root in &self.roots {

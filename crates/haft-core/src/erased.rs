@@ -284,10 +284,10 @@ impl DynTool {
     /// arguments; the closure gets them with defaults filled in. It may return everything that is
     /// [`IntoOutput`]. A closure that uses `?` names the error type: `Ok::<_, ToolError>(…)`.
     #[must_use]
-    pub fn new<F, R>(spec: ToolSpec, input_schema: Value, call: F) -> Self
+    pub fn new<F, R, C>(spec: ToolSpec, input_schema: Value, call: F) -> Self
     where
         F: Fn(Arc<Value>, ToolContext) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoOutput> + Send + 'static,
+        R: Future<Output: IntoOutput<C>> + Send + 'static,
     {
         let call: CallFn = Arc::new(move |json, cx: ToolContext| {
             let work = call(json, cx.clone());

@@ -3,7 +3,7 @@
 
 /// An open file with more than one name, from `fstat` on the file descriptor that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HardLinked {
+pub struct HardLinkedFile {
     /// The device number.
     pub device: u64,
     /// The inode number.
@@ -14,7 +14,7 @@ pub struct HardLinked {
     pub changed: (i64, u64),
 }
 
-impl HardLinked {
+impl HardLinkedFile {
     /// Returns device and inode, which identify the file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
+    fmt::Display,
     future::ready,
 };
 
@@ -10,19 +11,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Block, Failure, FailureCode, Output, ToolContext, ToolError, schema};
+use crate::{
+    Block, BoxError, Failure, FailureCode, Output, ToolContext, ToolError, failure::first_line,
+    schema,
+};
 
 /// What a body may return. Implemented for text, `()`, numbers, `bool`, [`Output`], blocks,
 /// [`Value`], [`Json`], [`UncheckedJson`] and [`StreamOutput`](crate::StreamOutput), for options,
-/// lists and maps of data, and for a `Result` of these with [`Failure`], [`ToolError`] or any error
-/// type.
+/// lists and maps of data, and for a `Result` of these with [`Failure`], [`ToolError`], any error
+/// type or text. `#[haft::output]` implements it for an own type.
+///
+/// `Conversion` is inferred and only keeps implementations apart: see [`TextError`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     label = "cannot be sent to a model",
-    note = "wrap other data: `Json(value)` exports its schema, `UncheckedJson(value)` needs only `Serialize`",
-    note = "the error of a `Result` is `Failure`, `ToolError`, or implements `std::error::Error`; for other errors, such as text, write `.map_err(|e| Failure::failed(e.to_string()))`"
+    note = "for own data, write `#[haft::output]` on its type, or wrap it: `Json(value)` exports its schema, `UncheckedJson(value)` needs only `Serialize`",
+    note = "the error of a `Result` is `Failure`, `ToolError`, text, or implements `std::error::Error`; for other errors, write `.map_err(|e| e.to_string())`"
 )]
-pub trait IntoOutput: Send {
+pub trait IntoOutput<Conversion = ()>: Send {
     /// Returns the schema of the structured part, if there is one.
     #[must_use]
     fn schema() -> Option<Value> {
@@ -85,11 +91,20 @@ impl ListItem for Block {
     }
 }
 
+/// Converts a list of data into one JSON array.
+///
+/// # Errors
+/// Fails when an item cannot be serialized.
+#[doc(hidden)]
+pub fn list_of_data<T: Serialize>(items: &[T]) -> Result<Output, Failure> {
+    Ok(Output::json(to_value(&items)?))
+}
+
 macro_rules! list_item {
     ([$($generics:tt)*] $type:ty) => {
         impl<$($generics)*> ListItem for $type {
             fn list_output(items: Vec<Self>) -> Result<Output, Failure> {
-                Ok(Output::json(to_value(&items)?))
+                list_of_data(&items)
             }
         }
     };
@@ -145,6 +160,47 @@ impl<T: IntoOutput, E: Into<ToolError> + Send> IntoOutput for Result<T, E> {
         match self {
             Ok(value) => value.into_output(cx).await,
             Err(error) => Err(error.into().into()),
+        }
+    }
+}
+
+/// The [`IntoOutput`] conversion of a `Result` whose error is text, such as `String`, or a
+/// boxed error. Text is not an error type, and the standard library may make it one. So the
+/// two implementations for `Result` need a type parameter that differs.
+#[derive(Debug, Clone, Copy)]
+pub enum TextError {}
+
+/// An error that is only text. The model reads its first line.
+#[doc(hidden)]
+pub trait ErrorText: Display + Send + Sized {
+    /// Converts the error.
+    fn into_failure(self) -> Failure {
+        Failure::failed(first_line(&self))
+    }
+}
+
+impl ErrorText for String {}
+impl ErrorText for Box<str> {}
+impl ErrorText for &str {}
+impl ErrorText for Cow<'_, str> {}
+
+impl ErrorText for BoxError {
+    fn into_failure(self) -> Failure {
+        self.into()
+    }
+}
+
+/// A body that can fail with a text.
+#[diagnostic::do_not_recommend]
+impl<T: IntoOutput, E: ErrorText> IntoOutput<TextError> for Result<T, E> {
+    fn schema() -> Option<Value> {
+        T::schema()
+    }
+
+    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
+        match self {
+            Ok(value) => value.into_output(cx).await,
+            Err(error) => Err(error.into_failure()),
         }
     }
 }

@@ -58,9 +58,9 @@ pub use haft_macros::{
     ToolCore as Tool, arguments_core as arguments, output_core as output, tool_core as tool,
     tools_core as tools,
 };
-pub use hard_link::{HardLinked, OtherNames};
+pub use hard_link::{HardLinkedFile, OtherNames};
 pub use id::{CallId, RunId, ToolName};
-pub use into_output::{IntoOutput, Json, UncheckedJson};
+pub use into_output::{IntoOutput, Json, TextError, UncheckedJson};
 pub use label::{Confidentiality, Label, Trust};
 pub use manifest::Manifest;
 pub use option::{

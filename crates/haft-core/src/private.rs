@@ -18,6 +18,8 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
+pub use crate::into_output::{ListItem, list_of_data};
+
 use std::{any::Any, fmt::Display, marker::PhantomData, sync::Arc};
 
 use serde::Serialize;

@@ -244,7 +244,7 @@ impl CallProfile {
     /// Resolves contradictions to the strict side: a call that is destructive or has a write effect
     /// is not read-only, and does not run concurrently as a reader.
     #[must_use]
-    pub fn settled(mut self) -> Self {
+    pub fn normalized(mut self) -> Self {
         let writes = matches!(&self.effects, Effects::Declared(list)
             if list.iter().any(|e| matches!(e.operation, Operation::Write | Operation::Execute)));
         if writes || self.destructive == Some(true) {
@@ -330,19 +330,19 @@ mod tests {
     fn contradictions_resolve_to_the_strict_side() {
         let profile =
             CallProfile { read_only: true, destructive: Some(true), ..CallProfile::strictest() };
-        assert!(!profile.settled().read_only);
+        assert!(!profile.normalized().read_only);
         let profile =
             CallProfile { confinable: true, destructive: Some(true), ..CallProfile::strictest() };
-        assert!(!profile.settled().confinable);
+        assert!(!profile.normalized().confinable);
         let profile = CallProfile {
             read_only: true,
             effects: [Effect::write("/a")].into(),
             ..CallProfile::strictest()
         };
-        let settled = CallProfile { class: ConcurrencyClass::ReadOnly, ..profile }.settled();
-        assert!(!settled.read_only);
+        let normalized = CallProfile { class: ConcurrencyClass::ReadOnly, ..profile }.normalized();
+        assert!(!normalized.read_only);
         assert_eq!(
-            settled.class,
+            normalized.class,
             ConcurrencyClass::WriteExclusive,
             "nor does it run concurrently as a reader"
         );

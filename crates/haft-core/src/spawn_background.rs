@@ -32,14 +32,14 @@ impl ToolContext {
     /// # Errors
     /// Fails when too much work is pending, when this call has deferred work before, and when work
     /// that runs at once fails.
-    pub async fn spawn_background<F, W>(
+    pub async fn spawn_background<F, W, C>(
         &self,
         summary: impl Into<String>,
         work: W,
     ) -> Result<Output, Failure>
     where
         W: FnOnce(ToolContext) -> F + Send + 'static,
-        F: Future<Output: IntoOutput> + Send + 'static,
+        F: Future<Output: IntoOutput<C>> + Send + 'static,
     {
         let work =
             move |cx: ToolContext| async move { work(cx.clone()).await.into_output(&cx).await };
@@ -50,8 +50,8 @@ impl ToolContext {
         let deferred = self.reserve_background_slot(&summary.into());
         match deferred.map_err(|failure| failure.with_execution(Execution::Completed))? {
             None => work(self.clone()).await,
-            Some(TaskSlot { task, place }) => {
-                self.set_background_task(BackgroundTask::new(place, |cx| Box::pin(work(cx))));
+            Some(TaskSlot { task, reservation }) => {
+                self.set_background_task(BackgroundTask::new(reservation, |cx| Box::pin(work(cx))));
                 Ok(task)
             }
         }

@@ -357,7 +357,7 @@ impl ToolSpec {
             keys: self.keys.clone(),
             confinable: false,
         }
-        .settled()
+        .normalized()
     }
 
     /// Returns messages for the author about contradictions and impossible values.

@@ -85,7 +85,7 @@ fn request_input(
     names: &Names,
 ) -> Map<String, Value> {
     let cx = question.call.context();
-    let input = input::base(&hook.place, cx.scope(), &hook.event);
+    let input = input::base(&hook.project_dir, cx.scope(), &hook.event);
     // Redacted, as for a person.
     let mut input =
         input::tool(input, names, &question.call.redacted_arguments(), cx.call_id().as_str());

@@ -24,7 +24,7 @@ pub(crate) async fn run(
     command: &str,
     args: Option<&[String]>,
     input: &[u8],
-    place: &ProjectDir,
+    project_dir: &ProjectDir,
     limit: Duration,
 ) -> Reply {
     let mut line = match args {
@@ -40,8 +40,8 @@ pub(crate) async fn run(
         }
     };
     line.env_clear()
-        .envs(place.environment())
-        .current_dir(&place.path)
+        .envs(project_dir.environment())
+        .current_dir(&project_dir.path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

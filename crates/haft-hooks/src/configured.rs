@@ -32,7 +32,7 @@ pub(crate) struct ConfiguredHook {
     scripts: Arc<[HookScript]>,
     timeout: Duration,
     pub(crate) fails_closed: bool,
-    pub(crate) place: Arc<ProjectDir>,
+    pub(crate) project_dir: Arc<ProjectDir>,
     /// The matchers of earlier hooks with the same handler, so that it is not called twice.
     earlier: Vec<Matcher>,
 }
@@ -46,7 +46,7 @@ impl ConfiguredHook {
     /// Configures a hook. `before` are the hooks before it in the files.
     pub(crate) fn new(
         spec: &HookSpec,
-        place: &Arc<ProjectDir>,
+        project_dir: &Arc<ProjectDir>,
         before: &[HookSpec],
     ) -> Result<Self, HookError> {
         let name = Self::name_of(spec);
@@ -65,14 +65,16 @@ impl ConfiguredHook {
             return Err(HookError::new(&name, "the timeout must be above zero"));
         }
         // A hook of a project's file starts in the directory of that file.
-        let place = match &spec.directory {
-            Some(directory) if *directory != place.path => {
-                Arc::new(ProjectDir { path: directory.clone(), ..ProjectDir::clone(place) })
+        let project_dir = match &spec.directory {
+            Some(directory) if *directory != project_dir.path => {
+                Arc::new(ProjectDir { path: directory.clone(), ..ProjectDir::clone(project_dir) })
             }
-            _ => Arc::clone(place),
+            _ => Arc::clone(project_dir),
         };
-        let base =
-            PathBase { directory: Some(place.path.clone()), home: place.context.home.clone() };
+        let base = PathBase {
+            directory: Some(project_dir.path.clone()),
+            home: project_dir.context.home.clone(),
+        };
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &base).map_err(|error| {
                 let invalid =
@@ -101,7 +103,7 @@ impl ConfiguredHook {
             scripts: spec.scripts.clone().into(),
             timeout: spec.timeout,
             fails_closed: spec.fails_closed,
-            place,
+            project_dir,
             name,
         })
     }
@@ -134,14 +136,15 @@ impl ConfiguredHook {
         let matched = self
             .only_if
             .as_ref()
-            .map(|pattern| pattern.is_about(&call.policy_request(), &self.place.context));
+            .map(|pattern| pattern.is_about(&call.policy_request(), &self.project_dir.context));
         matched != Some(Ternary::No)
     }
 
     /// Returns whether its condition holds for a call given by name and arguments.
     pub(crate) fn condition_holds_for(&self, tool: &str, arguments: &Value) -> bool {
-        let about =
-            |pattern: &Pattern| pattern.is_about_example(tool, arguments, &self.place.context);
+        let about = |pattern: &Pattern| {
+            pattern.is_about_example(tool, arguments, &self.project_dir.context)
+        };
         self.only_if.as_ref().map(about) != Some(Ternary::No)
     }
 
@@ -159,11 +162,11 @@ impl ConfiguredHook {
                     return Reply::ScriptChanged(why);
                 }
                 let args = args.as_deref();
-                command::run(command, args, input.as_bytes(), &self.place, self.timeout).await
+                command::run(command, args, input.as_bytes(), &self.project_dir, self.timeout).await
             }
             Handler::Http { url, headers, allowed_variables } => {
                 let fill = |text: &str| {
-                    http::expand_variables(text, allowed_variables, &self.place.variables)
+                    http::expand_variables(text, allowed_variables, &self.project_dir.variables)
                 };
                 let headers =
                     headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();

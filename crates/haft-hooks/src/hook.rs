@@ -59,7 +59,7 @@ impl ExternalHook {
             return Ok(PreCallDecision::proceed());
         }
         let cx = call.context();
-        let input = input::base(&self.hook.place, cx.scope(), &self.hook.event);
+        let input = input::base(&self.hook.project_dir, cx.scope(), &self.hook.event);
         let names = Names::of(call.tool());
         let input = input::tool(input, &names, call.arguments(), cx.call_id().as_str());
         let parsed = self.hook.call(input).await;
@@ -106,7 +106,7 @@ impl ExternalHook {
             return PostCallResult::from(outcome);
         }
         let cx = call.context();
-        let input = input::base(&self.hook.place, cx.scope(), &self.hook.event);
+        let input = input::base(&self.hook.project_dir, cx.scope(), &self.hook.event);
         // No decision depends on the input any more, so secrets are redacted.
         let redactor = call.redactor();
         let mut input = input::tool(input, &names, &call.shown(), cx.call_id().as_str());
@@ -141,7 +141,7 @@ impl ExternalHook {
         if self.point != HookPoint::AfterTurn || !self.hook.is_first() {
             return Ok(HookEffects::nothing());
         }
-        let mut input = input::base(&self.hook.place, turn.scope(), &self.hook.event);
+        let mut input = input::base(&self.hook.project_dir, turn.scope(), &self.hook.event);
         let calls: Vec<Value> = answers.iter().map(answered_call).collect();
         input.insert("tool_calls".to_owned(), Value::Array(calls));
         let mut parsed = self.checked(input).await?;
@@ -159,7 +159,7 @@ impl ExternalHook {
         {
             return Ok(HookEffects::nothing());
         }
-        let mut input = input::base(&self.hook.place, turn.scope(), &self.hook.event);
+        let mut input = input::base(&self.hook.project_dir, turn.scope(), &self.hook.event);
         input.insert("source".to_owned(), json!("startup"));
         Ok(effects(self.checked(input).await?))
     }

@@ -6,17 +6,18 @@ use serde_json::{Map, Value, json};
 use crate::{names::Names, project_dir::ProjectDir};
 
 /// Returns the fields that all events have.
-pub(crate) fn base(place: &ProjectDir, scope: &Scope, event: &str) -> Map<String, Value> {
+pub(crate) fn base(project_dir: &ProjectDir, scope: &Scope, event: &str) -> Map<String, Value> {
     let run = scope.run.as_str();
     let mut input = Map::new();
     let mut put = |key: &str, value: Value| input.insert(key.to_owned(), value);
     put("session_id", json!(scope.session.as_deref().unwrap_or(run)));
     put("prompt_id", json!(scope.request.as_deref().unwrap_or(run)));
-    let transcript = place.transcript.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let transcript =
+        project_dir.transcript.as_ref().map(|path| path.to_string_lossy().into_owned());
     put("transcript_path", json!(transcript.unwrap_or_default()));
     // An absolute path, so that it does not depend on the hook's working directory.
-    put("cwd", json!(place.path.join(&*scope.working_directory).to_string_lossy()));
-    put("permission_mode", json!(place.mode()));
+    put("cwd", json!(project_dir.path.join(&*scope.working_directory).to_string_lossy()));
+    put("permission_mode", json!(project_dir.mode()));
     put("hook_event_name", json!(event));
     if let Some(agent) = &scope.agent {
         put("agent_id", json!(agent));

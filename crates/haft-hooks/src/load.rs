@@ -29,8 +29,8 @@ impl Hooks {
     /// Fails for an unknown event, an invalid matcher or condition, an empty command
     /// ([`Handler::mistake`]), and for a hook that fails closed and cannot be called: skipping such
     /// a hook would bypass it.
-    pub fn load(specs: &[HookSpec], place: ProjectDir) -> Result<Self, HookError> {
-        let place = Arc::new(place);
+    pub fn load(specs: &[HookSpec], project_dir: ProjectDir) -> Result<Self, HookError> {
+        let project_dir = Arc::new(project_dir);
         let mut all = Self {
             hooks: Vec::new(),
             approvers: Vec::new(),
@@ -57,7 +57,7 @@ impl Hooks {
                 ));
                 continue;
             }
-            let configured = ConfiguredHook::new(spec, &place, &specs[..at])?;
+            let configured = ConfiguredHook::new(spec, &project_dir, &specs[..at])?;
             let has_tool =
                 !matches!(&*spec.event, "SessionStart" | "PostToolBatch" | "Notification");
             if spec.only_if.is_some() && !has_tool {

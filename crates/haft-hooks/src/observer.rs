@@ -67,7 +67,7 @@ impl ExternalObserver {
         for hook in self.hooks.iter().filter(|hook| hook.event == "PermissionDenied") {
             if hook.matches_tool(&names) && hook.condition_holds_for(&names.registered, &arguments)
             {
-                let input = input::base(&hook.place, &Scope::default(), &hook.event);
+                let input = input::base(&hook.project_dir, &Scope::default(), &hook.event);
                 let mut input = input::tool(input, &names, &arguments, id.as_str());
                 input.insert("reason".to_owned(), json!(reason));
                 self.notify(hook, input);
@@ -79,7 +79,7 @@ impl ExternalObserver {
         let Some((names, _)) = self.call(id) else { return };
         for hook in self.hooks.iter().filter(|hook| hook.event == "Notification") {
             if hook.matches_value("permission_prompt") {
-                let mut input = input::base(&hook.place, &Scope::default(), &hook.event);
+                let mut input = input::base(&hook.project_dir, &Scope::default(), &hook.event);
                 input.insert("notification_type".to_owned(), json!("permission_prompt"));
                 let message = format!("`{}` needs approval: {reason}", names.protocol);
                 input.insert("message".to_owned(), json!(message));

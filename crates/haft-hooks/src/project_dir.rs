@@ -20,7 +20,7 @@ pub struct ProjectDir {
     /// get those that the hook may use.
     pub variables: BTreeMap<String, String>,
     /// Names of further variables that commands get.
-    pub passed: Vec<String>,
+    pub passed_variables: Vec<String>,
     /// The context for the conditions of hooks, and the mode that hooks get.
     pub context: PolicyContext,
     /// The transcript of the conversation, if there is one.
@@ -34,7 +34,7 @@ impl ProjectDir {
         Self {
             path: path.into(),
             variables: BTreeMap::new(),
-            passed: Vec::new(),
+            passed_variables: Vec::new(),
             context: PolicyContext::default(),
             transcript: None,
         }
@@ -42,10 +42,10 @@ impl ProjectDir {
 
     /// Returns the environment of a command.
     pub(crate) fn environment(&self) -> BTreeMap<&str, std::ffi::OsString> {
-        let passed = self.passed.iter().map(String::as_str);
+        let passed_variables = self.passed_variables.iter().map(String::as_str);
         let mut all: BTreeMap<&str, std::ffi::OsString> = SAFE_VARIABLES
             .into_iter()
-            .chain(passed)
+            .chain(passed_variables)
             .filter_map(|name| self.variables.get(name).map(|value| (name, value.into())))
             .collect();
         all.insert("CLAUDE_PROJECT_DIR", self.path.clone().into());

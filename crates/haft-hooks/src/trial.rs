@@ -87,11 +87,11 @@ pub async fn test_hooks(
     specs: &[HookSpec],
     event: &str,
     fixture: &Value,
-    place: &ProjectDir,
+    project_dir: &ProjectDir,
 ) -> Vec<HookTestResult> {
-    let place = Arc::new(place.clone());
-    let mut input = crate::input::base(&place, &haft::tool::Scope::default(), event);
-    input.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
+    let project_dir = Arc::new(project_dir.clone());
+    let mut input = crate::input::base(&project_dir, &haft::tool::Scope::default(), event);
+    input.insert("cwd".to_owned(), json!(project_dir.path.to_string_lossy()));
     if let Value::Object(fixture) = fixture {
         input.extend(fixture.clone());
     }
@@ -103,7 +103,7 @@ pub async fn test_hooks(
         if let Some(names) = &tool {
             input.insert("tool_name".to_owned(), json!(names.protocol));
         }
-        let hook = match ConfiguredHook::new(spec, &place, &specs[..at]) {
+        let hook = match ConfiguredHook::new(spec, &project_dir, &specs[..at]) {
             Ok(hook) => hook,
             Err(error) => {
                 result.skipped = Some(error.to_string());

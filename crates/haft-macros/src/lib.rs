@@ -135,8 +135,9 @@ pub fn arguments_core(options: TokenStream, item: TokenStream) -> TokenStream {
     expand_data::expand("arguments", &derive, options.into(), item.into(), haft_core()).into()
 }
 
-/// Makes a struct or an enum usable as the `T` of `Json<T>`: it derives `Serialize` and
-/// `JsonSchema` from haft's own serde and schemars.
+/// Makes a struct or an enum a result: bodies of tools and closures may return it, also in a list
+/// or as the `T` of `Json<T>`. It derives `Serialize` and `JsonSchema` from haft's own serde and
+/// schemars; the schema is exported.
 #[proc_macro_attribute]
 pub fn output(options: TokenStream, item: TokenStream) -> TokenStream {
     let derive = derive_name("Serialize");

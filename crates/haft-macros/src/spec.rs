@@ -128,7 +128,7 @@ fn profile(options: &Options, params: &[Param]) -> Option<TokenStream> {
             ) -> __haft::CallProfile {
                 let mut __profile = __declared;
                 #(#steps)*
-                __profile.settled()
+                __profile.normalized()
             }
         }
     })

@@ -57,7 +57,7 @@ pub struct Telemetry {
 /// Builds a [`Telemetry`].
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct TelemetryBuilder {
     endpoint: String,
     service: String,
     headers: HashMap<String, String>,
@@ -69,8 +69,8 @@ impl Telemetry {
     /// Starts to configure the export to a collector: OTLP over HTTP, as protobuf. The endpoint is
     /// the address of the collector, such as `http://127.0.0.1:4318`, without the paths of the
     /// signals.
-    pub fn otlp(endpoint: impl Into<String>) -> Builder {
-        Builder {
+    pub fn otlp(endpoint: impl Into<String>) -> TelemetryBuilder {
+        TelemetryBuilder {
             endpoint: endpoint.into(),
             service: "haft".to_owned(),
             headers: HashMap::new(),
@@ -162,7 +162,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-impl Builder {
+impl TelemetryBuilder {
     /// Sets the name of the service. Default: `haft`.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = name.into();

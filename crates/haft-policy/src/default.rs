@@ -89,7 +89,7 @@ fn unconfined(call: &PolicyRequest<'_>, facts: &Facts<'_>, context: &PolicyConte
 
 /// Asks for approval, unless a hook vouches for the call in place of a rule.
 pub(super) fn ask(call: &PolicyRequest<'_>, why: &'static str) -> Verdict {
-    call.vouched.cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
+    call.hook_allow.cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
 }
 
 /// Returns why a call that is declared read-only needs approval because of its arguments. A command

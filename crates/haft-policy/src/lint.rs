@@ -37,7 +37,7 @@ pub struct Finding {
     /// How to fix it.
     pub hint: String,
     /// The other rule involved, if any.
-    pub also: Option<SourceLocation>,
+    pub other_rule: Option<SourceLocation>,
 }
 
 /// What kind of finding it is.
@@ -90,8 +90,8 @@ impl FindingKind {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location, self.message)?;
-        if let Some(also) = &self.also {
-            write!(f, " (see {also})")?;
+        if let Some(other_rule) = &self.other_rule {
+            write!(f, " (see {other_rule})")?;
         }
         write!(f, "; {}", self.hint)
     }
@@ -174,14 +174,14 @@ struct Lint<'r> {
 impl<'r> Lint<'r> {
     fn report(
         &mut self,
-        place: &SourceLocation,
+        location: &SourceLocation,
         kind: FindingKind,
         message: String,
         hint: impl Into<String>,
-        also: Option<&SourceLocation>,
+        other_rule: Option<&SourceLocation>,
     ) {
-        let (place, hint, also) = (place.clone(), hint.into(), also.cloned());
-        self.found.push(Finding { location: place, kind, message, hint, also });
+        let (location, hint, other_rule) = (location.clone(), hint.into(), other_rule.cloned());
+        self.found.push(Finding { location, kind, message, hint, other_rule });
     }
 
     fn look_at(&mut self, at: usize, rule: &'r Rule) {
@@ -298,8 +298,8 @@ impl<'r> Lint<'r> {
             } else {
                 continue;
             };
-            let place = &rule.location;
-            self.report(place, FindingKind::UnreachableException, message, hint, None);
+            let location = &rule.location;
+            self.report(location, FindingKind::UnreachableException, message, hint, None);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use haft_core::{Capability, Effects, HardLinked, Operation, Verdict};
+use haft_core::{Capability, Effects, HardLinkedFile, Operation, Verdict};
 use serde_json::Value;
 
 use super::{
@@ -197,13 +197,13 @@ impl PathGuard {
     }
 
     /// Returns the files with several hard links at and below a directory, if they can be listed.
-    fn links_below(&self, directory: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
+    fn links_below(&self, directory: &Path) -> Option<Vec<(PathBuf, HardLinkedFile)>> {
         let (mut left, mut found) = (MAX_SEARCHED_ENTRIES, Vec::new());
         self.resolver.hard_links(directory, &mut left, &mut found).ok().map(|()| found)
     }
 
     /// Whether one of these files has a hard link at or below a denied path.
-    fn has_name_in(&self, files: &[(PathBuf, HardLinked)], denied: &[PathBuf]) -> bool {
+    fn has_name_in(&self, files: &[(PathBuf, HardLinkedFile)], denied: &[PathBuf]) -> bool {
         if files.is_empty() {
             return false;
         }

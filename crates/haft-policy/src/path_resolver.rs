@@ -8,7 +8,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use haft_core::HardLinked;
+use haft_core::HardLinkedFile;
 
 /// Resolves paths and lists links.
 pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
@@ -57,7 +57,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
         &self,
         path: &Path,
         left: &mut usize,
-        found: &mut Vec<(PathBuf, HardLinked)>,
+        found: &mut Vec<(PathBuf, HardLinkedFile)>,
     ) -> Result<(), String> {
         let _ = (path, left, found);
         Err("hard links cannot be read here".to_owned())
@@ -178,7 +178,7 @@ impl PathResolver for FsPathResolver {
         &self,
         path: &Path,
         left: &mut usize,
-        found: &mut Vec<(PathBuf, HardLinked)>,
+        found: &mut Vec<(PathBuf, HardLinkedFile)>,
     ) -> Result<(), String> {
         let own = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
         found.extend(own.and_then(|own| Some((path.to_owned(), hard_linked(&own)?))));
@@ -195,9 +195,9 @@ impl PathResolver for FsPathResolver {
 
 /// Returns the identity of a file that has more than one hard link.
 #[cfg(unix)]
-fn hard_linked(meta: &fs::Metadata) -> Option<HardLinked> {
+fn hard_linked(meta: &fs::Metadata) -> Option<HardLinkedFile> {
     use std::os::unix::fs::MetadataExt as _;
-    (meta.nlink() > 1).then(|| HardLinked {
+    (meta.nlink() > 1).then(|| HardLinkedFile {
         device: meta.dev(),
         inode: meta.ino(),
         links: meta.nlink(),
@@ -206,7 +206,7 @@ fn hard_linked(meta: &fs::Metadata) -> Option<HardLinked> {
 }
 
 #[cfg(not(unix))]
-fn hard_linked(_: &fs::Metadata) -> Option<HardLinked> {
+fn hard_linked(_: &fs::Metadata) -> Option<HardLinkedFile> {
     None
 }
 
@@ -306,7 +306,7 @@ impl PathResolver for LexicalResolver {
         &self,
         _: &Path,
         _: &mut usize,
-        _: &mut Vec<(PathBuf, HardLinked)>,
+        _: &mut Vec<(PathBuf, HardLinkedFile)>,
     ) -> Result<(), String> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use haft_core::{
-    DeniedPaths, DeniedPathsUnknown, Error, HardLinked, Operation, OtherNames, Scope, Verdict,
+    DeniedPaths, DeniedPathsUnknown, Error, HardLinkedFile, Operation, OtherNames, Scope, Verdict,
 };
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ pub trait FileRules {
         &self,
         operation: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
         scope: &Arc<Scope>,
     ) -> OtherNames;
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use haft_core::{
-    BoxError, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinked, Operation, OtherNames,
-    Scope, Verdict,
+    BoxError, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinkedFile, Operation,
+    OtherNames, Scope, Verdict,
 };
 use serde_json::Value;
 
@@ -173,7 +173,7 @@ impl FileRules for ReloadableRules {
         &self,
         operation: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
         scope: &Arc<Scope>,
     ) -> OtherNames {
         self.current().other_names(operation, path, file, scope)

@@ -38,7 +38,7 @@ pub struct PolicyRequest<'a> {
     /// The arguments that a person supplied because a policy required them.
     pub supplied: &'a [String],
     /// The allow of a hook. It replaces a missing rule; it overrides no ask and no deny.
-    pub vouched: Option<&'a Verdict>,
+    pub hook_allow: Option<&'a Verdict>,
     /// The context of the call; `None` outside a runtime. It knows whether the call can be
     /// confined.
     pub context: Option<&'a ToolContext>,
@@ -107,7 +107,7 @@ impl<'a> PolicyRequest<'a> {
             scope,
             taint: &UNTAINTED,
             supplied: &[],
-            vouched: None,
+            hook_allow: None,
             context: None,
         }
     }
@@ -121,9 +121,9 @@ impl<'a> PolicyRequest<'a> {
 
     /// Sets the arguments that a person supplied, and the allow of a hook.
     #[must_use]
-    pub fn with_answers(mut self, supplied: &'a [String], vouched: Option<&'a Verdict>) -> Self {
+    pub fn with_answers(mut self, supplied: &'a [String], hook_allow: Option<&'a Verdict>) -> Self {
         self.supplied = supplied;
-        self.vouched = vouched;
+        self.hook_allow = hook_allow;
         self
     }
 

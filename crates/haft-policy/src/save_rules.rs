@@ -178,9 +178,9 @@ fn rules(
         anchor: directory.to_owned(),
         text: text.to_owned(),
     };
-    let place =
+    let location =
         LoadOptions { home: home.map(Path::to_owned), trusted: true, ..LoadOptions::default() };
-    Ok(PolicyConfig::read(&[file], &place)?.rules)
+    Ok(PolicyConfig::read(&[file], &location)?.rules)
 }
 
 /// Whether a rule allows exactly this, without conditions.

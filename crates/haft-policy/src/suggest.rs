@@ -47,7 +47,7 @@ pub struct Suggestion {
     /// How many of the approvals it covers.
     pub covers: usize,
     /// What else it would allow; empty for a rule that matches exactly one call.
-    pub also: Vec<String>,
+    pub also_allows: Vec<String>,
 }
 
 impl Rules {
@@ -127,7 +127,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
         .map(|(text, count)| Suggestion {
             rule: format!("Bash({text})"),
             covers: *count,
-            also: Vec::new(),
+            also_allows: Vec::new(),
         })
         .collect();
     // The longest prefix that two different commands share, word by word.
@@ -155,7 +155,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     found.extend(shared.into_iter().map(|(prefix, covers)| Suggestion {
         rule: format!("Bash({prefix} *)"),
         covers,
-        also: vec![format!("anything that starts with `{prefix}`")],
+        also_allows: vec![format!("anything that starts with `{prefix}`")],
     }));
     found
 }
@@ -167,7 +167,7 @@ fn by_arguments(tool: &str, calls: &[&Value]) -> Vec<Suggestion> {
         return Vec::new();
     };
     let mut rule = tool.to_owned();
-    let mut also = Vec::new();
+    let mut also_allows = Vec::new();
     for (key, value) in *first {
         let same = maps.iter().all(|map| map.get(key) == Some(value));
         let word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -179,13 +179,13 @@ fn by_arguments(tool: &str, calls: &[&Value]) -> Vec<Suggestion> {
             (Value::Number(_) | Value::Bool(_), true) => {
                 rule.push_str(&format!(" arg.{key}={value}"))
             }
-            _ => also.push(format!("any value of `{key}`")),
+            _ => also_allows.push(format!("any value of `{key}`")),
         }
     }
     if maps.iter().any(|map| map.keys().any(|key| !first.contains_key(key))) {
-        also.push("other arguments as well".to_owned());
+        also_allows.push("other arguments as well".to_owned());
     }
-    vec![Suggestion { rule, covers: maps.len(), also }]
+    vec![Suggestion { rule, covers: maps.len(), also_allows }]
 }
 
 fn is_plain(text: &str) -> bool {

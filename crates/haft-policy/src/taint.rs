@@ -298,7 +298,7 @@ impl TaintTracker {
 
     /// Returns whether some untrusted text was dropped because of the limit.
     #[must_use]
-    pub fn forgot(&self) -> bool {
+    pub fn has_dropped_text(&self) -> bool {
         self.lock().forgotten.is_some()
     }
 
@@ -454,14 +454,14 @@ mod tests {
     #[test]
     fn dropped_text_taints_values_the_user_did_not_write() {
         let seen = read("first words");
-        assert!(!seen.forgot());
+        assert!(!seen.has_dropped_text());
         brought(&seen, &taint("big", WEB), &"x".repeat(MAX_UNTRUSTED_BYTES));
-        assert!(seen.forgot());
+        assert!(seen.has_dropped_text());
         assert_eq!(seen.origin_of("anything").unwrap().call, "web");
         seen.record_user_text("do anything");
         assert_eq!(seen.origin_of("anything"), None);
         let at_once = read(&"y".repeat(MAX_UNTRUSTED_BYTES + 1));
-        assert!(at_once.forgot(), "also when one text alone is too long");
+        assert!(at_once.has_dropped_text(), "also when one text alone is too long");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Command {
     pub(crate) directory: Option<(PathBuf, PathBuf)>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) keep: usize,
-    pub(crate) flood: u64,
+    pub(crate) kill_above: u64,
 }
 
 /// Bytes of each stream that are kept by default: more than a model reads.
@@ -39,7 +39,7 @@ impl Command {
             directory: None,
             deadline: None,
             keep: DEFAULT_KEPT_BYTES,
-            flood: DEFAULT_FLOOD_BYTES,
+            kill_above: DEFAULT_FLOOD_BYTES,
         }
     }
 
@@ -107,15 +107,15 @@ impl Command {
 
     /// Keeps at most this many bytes of each stream. The rest is read, counted and discarded.
     #[must_use]
-    pub fn keep(mut self, bytes: usize) -> Self {
+    pub fn keep_bytes(mut self, bytes: usize) -> Self {
         self.keep = bytes;
         self
     }
 
     /// Kills all its processes when a stream exceeds this many bytes.
     #[must_use]
-    pub fn flood(mut self, bytes: u64) -> Self {
-        self.flood = bytes;
+    pub fn kill_above(mut self, bytes: u64) -> Self {
+        self.kill_above = bytes;
         self
     }
 }

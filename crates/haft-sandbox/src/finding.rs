@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The expected result of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Expected {
+pub enum ExpectedResult {
     /// It must not succeed.
     Refused,
     /// It must succeed, or commands cannot work.
@@ -16,7 +16,7 @@ pub enum Expected {
 /// The observed result of an act.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Observed {
+pub enum ObservedResult {
     /// It succeeded.
     Allowed,
     /// The system refused it with this errno.
@@ -37,9 +37,9 @@ pub struct DoctorFinding {
     /// What was tried.
     pub tried: String,
     /// The expected result.
-    pub expected: Expected,
+    pub expected: ExpectedResult,
     /// The observed result.
-    pub observed: Observed,
+    pub observed: ObservedResult,
 }
 
 impl DoctorFinding {
@@ -47,10 +47,15 @@ impl DoctorFinding {
     #[must_use]
     pub fn is_good(&self) -> bool {
         match (&self.expected, &self.observed) {
-            (_, Observed::Skipped(_)) | (Expected::Allowed, Observed::Allowed) => true,
-            (Expected::Refused, Observed::Refused(_) | Observed::Killed(_)) => true,
-            (Expected::Refused, Observed::Allowed)
-            | (Expected::Allowed, Observed::Refused(_) | Observed::Killed(_)) => false,
+            (_, ObservedResult::Skipped(_))
+            | (ExpectedResult::Allowed, ObservedResult::Allowed) => true,
+            (ExpectedResult::Refused, ObservedResult::Refused(_) | ObservedResult::Killed(_)) => {
+                true
+            }
+            (ExpectedResult::Refused, ObservedResult::Allowed)
+            | (ExpectedResult::Allowed, ObservedResult::Refused(_) | ObservedResult::Killed(_)) => {
+                false
+            }
         }
     }
 }

@@ -69,21 +69,21 @@ mod protocol;
 mod helper;
 mod doctor;
 
-pub use haft_core::protected_names::Refused;
+pub use haft_core::protected_names::RefusedChange;
 
 pub(crate) use self::error::{Error, ErrorKind};
 
 pub use self::{
     command::Command,
-    doctor::Findings,
+    doctor::DoctorReport,
     environment::Environment,
     error::{Error as SandboxError, ErrorKind as SandboxErrorKind},
     exit::{Exit, ExitReason},
-    finding::{DoctorFinding, Expected, Observed},
+    finding::{DoctorFinding, ExpectedResult, ObservedResult},
     helper_program::Helper,
     obstacles::{Obstacle, ObstacleCause},
-    profile::{Denied, Network, ProcessLimits, Profile, Reads},
-    running::{ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, Running},
+    profile::{DeniedFiles, Network, ProcessLimits, Profile, ReadableFiles},
+    running::{ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, RunningProcess},
     sandbox::Sandbox,
     tier::{Level, Strength, Tier},
     workspace::{

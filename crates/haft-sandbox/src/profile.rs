@@ -31,10 +31,10 @@ pub struct Profile {
     pub exceptions: Vec<String>,
     /// Paths that rules deny.
     #[serde(default)]
-    pub denied: Denied,
+    pub denied: DeniedFiles,
     /// What may be read outside the roots.
     #[serde(default)]
-    pub reads: Reads,
+    pub reads: ReadableFiles,
     /// Whether the network can be reached.
     #[serde(default)]
     pub network: Network,
@@ -50,7 +50,7 @@ pub struct Profile {
 /// namespaces: without them the launch fails.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Denied {
+pub struct DeniedFiles {
     /// Existing files and directories that cannot be accessed at all.
     pub read: Vec<PathBuf>,
     /// Existing files and directories that are read-only.
@@ -63,7 +63,7 @@ pub struct Denied {
 /// What may be read outside the roots.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reads {
+pub enum ReadableFiles {
     /// Everything that this user may read, except `/run` and the shared temporary directories.
     #[default]
     Everything,
@@ -148,8 +148,8 @@ impl Default for Profile {
             git_directories: Vec::new(),
             protected: Vec::new(),
             exceptions: Vec::new(),
-            denied: Denied::default(),
-            reads: Reads::default(),
+            denied: DeniedFiles::default(),
+            reads: ReadableFiles::default(),
             network: Network::default(),
             environment: default_environment(),
             limits: ProcessLimits::default(),
@@ -157,8 +157,8 @@ impl Default for Profile {
     }
 }
 
-impl Reads {
-    /// What programs need to start. It is readable with [`Reads::Only`] too.
+impl ReadableFiles {
+    /// What programs need to start. It is readable with [`ReadableFiles::Only`] too.
     pub const SYSTEM: &'static [&'static str] = &[
         "/usr",
         "/bin",

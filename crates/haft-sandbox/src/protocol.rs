@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Exit, ExitReason, Level, ProcessLimits, Profile, Refused, Tier};
+use crate::{Exit, ExitReason, Level, ProcessLimits, Profile, RefusedChange, Tier};
 
 /// The protocol version. Increase it with every incompatible change.
 pub(crate) const VERSION: u32 = 4;
@@ -87,7 +87,7 @@ pub(crate) enum Report {
         cpu_us: u64,
         wall_us: u64,
         memory: u64,
-        refused: Vec<Refused>,
+        refused: Vec<RefusedChange>,
     },
     /// Only the helper is left and about to exit. The runtime does not wait for that, because some
     /// disks are slow to delete.

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Exit, ExitReason, Level, Refused, Tier,
+    Exit, ExitReason, Level, RefusedChange, Tier,
     protocol::{Report, TERMINATE},
 };
 
@@ -42,7 +42,7 @@ pub struct ProcessResult {
     /// Peak memory of the largest of its processes, in bytes.
     pub memory: u64,
     /// The first names that it tried to create, change or remove and that were refused.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedChange>,
 }
 
 impl ProcessResult {
@@ -88,7 +88,7 @@ pub struct ProcessFacts {
     pub wall_us: u64,
     pub memory: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedChange>,
 }
 
 /// Which stream a chunk of output came from.
@@ -112,7 +112,7 @@ pub struct ProcessChunk {
 
 /// A running sandboxed command. Dropping it kills all its processes.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     pub(crate) helper: Child,
     pub(crate) control: UnixStream,
     pub(crate) received: Vec<u8>,
@@ -120,13 +120,13 @@ pub struct Running {
     pub(crate) stderr: Option<ChildStderr>,
     pub(crate) kept: [BoundedBuffer; 2],
     pub(crate) tier: Tier,
-    pub(crate) flood: u64,
+    pub(crate) kill_above: u64,
     pub(crate) is_control_closed: bool,
     pub(crate) is_flooded: bool,
     pub(crate) is_helper_gone: bool,
     pub(crate) is_finished: bool,
     pub(crate) last: Option<(Exit, ExitReason, Duration, Duration, u64)>,
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedChange>,
 }
 
 /// Time to drain the pipes after the helper has exited. All writers are gone by then, so this only
@@ -148,7 +148,7 @@ enum Event {
     Done,
 }
 
-impl Running {
+impl RunningProcess {
     /// Returns what is enforced for this command.
     #[must_use]
     pub fn tier(&self) -> &Tier {
@@ -248,7 +248,7 @@ impl Running {
         let before = kept.bytes().len();
         kept.push(&bytes);
         bytes.truncate(kept.bytes().len() - before);
-        if kept.seen() > self.flood && !self.is_flooded {
+        if kept.seen() > self.kill_above && !self.is_flooded {
             self.is_flooded = true;
             // A synchronous shutdown: this function is not async, and it does not block.
             let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);

@@ -1,7 +1,7 @@
 //! Starts commands in a sandbox: probes the level that this machine supports, then launches the
 //! helper process, which sets up the sandbox. So no memory of the runtime is copied, and no code
 //! runs between fork and exec here. A socket carries the orders; when it closes, the helper knows
-//! that the runtime is gone. In: a command and a profile. Out: a [`Running`], or why nothing ran.
+//! that the runtime is gone. In: a command and a profile. Out: a [`RunningProcess`], or an error.
 //!
 //! FAIL CLOSED: a level is detected once and then required. A launch that cannot get it fails.
 
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    Command, Error, ErrorKind, Helper, Level, Obstacle, Profile, Running, Tier, exhausted,
+    Command, Error, ErrorKind, Helper, Level, Obstacle, Profile, RunningProcess, Tier, exhausted,
     obstacles,
     protocol::{
         Act, Fault, HELPER_ARGUMENT, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, Report,
@@ -185,7 +185,7 @@ impl Sandbox {
     ///
     /// FAIL CLOSED: such a failure says nothing about what the machine supports, so the caller must
     /// not fall back to a weaker level.
-    async fn probe(&self, orders: &HelperRequest) -> Result<Running, Error> {
+    async fn probe(&self, orders: &HelperRequest) -> Result<RunningProcess, Error> {
         for pause in PROBE_RETRY_DELAYS {
             match self.launch(orders, &[], 0, 0).await {
                 Err(error) if error.kind() == ErrorKind::Transient => {
@@ -197,8 +197,8 @@ impl Sandbox {
         self.launch(orders, &[], 0, 0).await
     }
 
-    /// Returns what is enforced for a command with the default profile. [`Running::tier`] has the
-    /// value of a single command.
+    /// Returns what is enforced for a command with the default profile. [`RunningProcess::tier`]
+    /// has the value of a single command.
     #[must_use]
     pub fn tier(&self) -> &Tier {
         &self.tier
@@ -216,7 +216,7 @@ impl Sandbox {
     /// # Errors
     /// Fails if the program is missing, the profile contradicts the disk, or a step of the setup
     /// fails. Nothing ran then.
-    pub async fn start(&self, command: Command, profile: Profile) -> Result<Running, Error> {
+    pub async fn start(&self, command: Command, profile: Profile) -> Result<RunningProcess, Error> {
         let bad = |message: &str| Error::new(ErrorKind::BadCommand, message);
         if command.argv.iter().any(|arg| arg.contains('\0')) {
             return Err(bad("an argument contains a NUL byte"));
@@ -240,7 +240,7 @@ impl Sandbox {
         });
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let orders = self.orders(self.tier.level, profile, act, command.deadline.map(millis));
-        self.launch(&orders, &command.input, command.keep, command.flood).await
+        self.launch(&orders, &command.input, command.keep, command.kill_above).await
     }
 
     /// Runs a command to its end.
@@ -260,8 +260,8 @@ impl Sandbox {
         orders: &HelperRequest,
         input: &[u8],
         keep: usize,
-        flood: u64,
-    ) -> Result<Running, Error> {
+        kill_above: u64,
+    ) -> Result<RunningProcess, Error> {
         let failed = |step: &str, e: io::Error| {
             let error = match exhausted::limit_of(&e) {
                 Some(limit) => Error::new(
@@ -301,7 +301,7 @@ impl Sandbox {
         let mut child = helper.spawn().map_err(|e| failed("spawn", e))?;
         // It owns our copy of the helper's end of the socket, which must be closed here.
         drop(helper);
-        let mut running = Running {
+        let mut running = RunningProcess {
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             helper: child,
@@ -309,7 +309,7 @@ impl Sandbox {
             received: Vec::new(),
             kept: [BoundedBuffer::new(keep), BoundedBuffer::new(keep)],
             tier: Tier::none("not started"),
-            flood,
+            kill_above,
             is_control_closed: false,
             is_flooded: false,
             is_helper_gone: false,
@@ -398,8 +398,8 @@ fn requirements(level: Level) -> &'static str {
     }
 }
 
-/// Reads the first report: whether the command started. Later lines are left for [`Running`].
-async fn first_report(running: &mut Running) -> Option<Report> {
+/// Reads the first report: whether the command started. [`RunningProcess`] reads later lines.
+async fn first_report(running: &mut RunningProcess) -> Option<Report> {
     let mut buffer = [0; 4096];
     loop {
         if let Some(end) = running.received.iter().position(|byte| *byte == b'\n') {

@@ -30,6 +30,6 @@ pub use self::{
         AddSecretError, KnownSecrets, MAX_JSON_DEPTH, Redactor, SanitizingRedactor, StreamRedactor,
         redaction_mark,
     },
-    sanitize::{Sanitized, escape_invisible, from_bytes, sanitize},
+    sanitize::{SanitizedText, escape_invisible, from_bytes, sanitize},
     stream_sanitizer::StreamSanitizer,
 };

@@ -18,7 +18,7 @@ use crate::{
 /// Sanitized text, and what was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sanitized<'a> {
+pub struct SanitizedText<'a> {
     /// The sanitized text; borrowed if nothing changed.
     pub text: Cow<'a, str>,
     /// How many escape sequences were removed.
@@ -27,7 +27,7 @@ pub struct Sanitized<'a> {
     pub made_visible: usize,
 }
 
-impl Sanitized<'_> {
+impl SanitizedText<'_> {
     /// Returns whether anything was changed.
     #[must_use]
     pub fn is_changed(&self) -> bool {
@@ -50,10 +50,10 @@ impl Sanitized<'_> {
 /// assert!(!sanitize("naïve 日本 👩‍🚀 ❤️").is_changed());
 /// ```
 #[must_use]
-pub fn sanitize(text: &str) -> Sanitized<'_> {
+pub fn sanitize(text: &str) -> SanitizedText<'_> {
     let plain = plain_run(text);
     if plain == text.len() {
-        return Sanitized { text: Cow::Borrowed(text), stripped: 0, made_visible: 0 };
+        return SanitizedText { text: Cow::Borrowed(text), stripped: 0, made_visible: 0 };
     }
     let mut stream = StreamSanitizer::default();
     let mut out = String::with_capacity(text.len() + 32);
@@ -62,7 +62,7 @@ pub fn sanitize(text: &str) -> Sanitized<'_> {
     let (stripped, made_visible) = (stream.stripped(), stream.made_visible());
     let is_same = stripped + made_visible == 0;
     let text = if is_same { Cow::Borrowed(text) } else { Cow::Owned(out) };
-    Sanitized { text, stripped, made_visible }
+    SanitizedText { text, stripped, made_visible }
 }
 
 /// Returns text for an approval prompt: nothing is removed, and every invisible or

@@ -18,7 +18,7 @@ use super::{
     keywords::DATA_KEYWORDS,
     lookup::SchemaLookup,
     metaschemas, ranges,
-    references::Unresolved,
+    references::UnresolvedReference,
     stop::Stop,
     validator::{Validator, Violation},
     work,
@@ -173,14 +173,19 @@ impl fmt::Debug for Schema {
 fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
     let draft = Draft::of(schema)?;
     check(schema, draft)?;
-    build_unchecked(schema, formats).map_err(|Unresolved { pointer, why, .. }| match &*pointer {
-        "" => why,
-        place => format!("at `{place}`: {why}"),
+    build_unchecked(schema, formats).map_err(|UnresolvedReference { pointer, why, .. }| {
+        match &*pointer {
+            "" => why,
+            place => format!("at `{place}`: {why}"),
+        }
     })
 }
 
 /// Compiles a schema, or a part of one, that was checked before.
-pub(super) fn build_unchecked(schema: &Value, formats: Formats) -> Result<Validator, Unresolved> {
+pub(super) fn build_unchecked(
+    schema: &Value,
+    formats: Formats,
+) -> Result<Validator, UnresolvedReference> {
     let draft = Draft::of(schema).unwrap_or(Draft::Draft202012);
     Validator::new(schema, draft, formats == Formats::Assertion)
 }

@@ -52,7 +52,7 @@ impl<'a> Child<'a> {
 
     /// Its JSON pointer, given the pointer of the parent. Built on request, because most visitors
     /// do not need it.
-    pub(crate) fn place(&self, above: &str) -> String {
+    pub(crate) fn pointer(&self, above: &str) -> String {
         match self.step {
             Step::Alone => format!("{above}/{}", self.key),
             Step::Nth(n) => format!("{above}/{}/{n}", self.key),

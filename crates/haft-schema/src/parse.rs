@@ -68,7 +68,7 @@ pub fn kind(value: &Value) -> &'static str {
 
 /// Returns whether a value preserves its text: a number with too many digits, or a duplicate key,
 /// would be lost. Whitespace and escapes do not count.
-pub fn keeps_all(text: &str, value: &Value) -> bool {
+pub fn is_lossless(text: &str, value: &Value) -> bool {
     let mut compact = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('"') {

@@ -20,7 +20,7 @@ pub(crate) const DEFAULT_BASE_URI: &str = "haft://tool/schema";
 
 /// Why a reference of a schema cannot be resolved.
 #[derive(Debug, Clone)]
-pub struct Unresolved {
+pub struct UnresolvedReference {
     /// The place, as a JSON pointer.
     pub pointer: String,
     /// The keyword that is wrong.
@@ -56,7 +56,7 @@ pub(crate) struct Target<'a> {
     /// The base URI of the references in it.
     pub(crate) base: Rc<str>,
     /// Its place: a pointer into the document, or the address of another document.
-    pub(crate) place: String,
+    pub(crate) pointer: String,
     /// A name for it.
     pub(crate) hint: String,
     dynamic: Option<String>,
@@ -77,7 +77,7 @@ impl<'a> Index<'a> {
     }
 
     /// Indexes a document.
-    pub(crate) fn new(source: &'a Value, draft: Draft) -> Result<Self, Unresolved> {
+    pub(crate) fn new(source: &'a Value, draft: Draft) -> Result<Self, UnresolvedReference> {
         let mut index = Self::empty(draft);
         index.scan(source, &Rc::from(DEFAULT_BASE_URI), String::new(), draft, 0)?;
         Ok(index)
@@ -87,13 +87,13 @@ impl<'a> Index<'a> {
         &mut self,
         node: &'a Value,
         base: &Rc<str>,
-        place: String,
+        pointer: String,
         draft: Draft,
         depth: usize,
-    ) -> Result<(), Unresolved> {
+    ) -> Result<(), UnresolvedReference> {
         if depth > MAX_DEPTH {
-            return Err(Unresolved {
-                pointer: place,
+            return Err(UnresolvedReference {
+                pointer,
                 keyword: "",
                 why: format!("it is nested more than {MAX_DEPTH} levels deep"),
             });
@@ -101,7 +101,9 @@ impl<'a> Index<'a> {
         let Some(map) = node.as_object() else { return Ok(()) };
         let own_draft = match Draft::of(node) {
             Ok(draft) => map.contains_key("$schema").then_some(draft),
-            Err(why) => return Err(Unresolved { pointer: place, keyword: "$schema", why }),
+            Err(why) => {
+                return Err(UnresolvedReference { pointer, keyword: "$schema", why });
+            }
         };
         let draft = own_draft.unwrap_or(draft);
         let hidden = draft.is_old() && map.contains_key("$ref");
@@ -113,8 +115,8 @@ impl<'a> Index<'a> {
                     self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
                 }
                 _ => {
-                    let address = join(&base, id).ok_or_else(|| Unresolved {
-                        pointer: place.clone(),
+                    let address = join(&base, id).ok_or_else(|| UnresolvedReference {
+                        pointer: pointer.clone(),
                         keyword: "$id",
                         why: format!("`{id}` is not a valid URI"),
                     })?;
@@ -140,13 +142,13 @@ impl<'a> Index<'a> {
         self.is_dynamic |= map.contains_key("$dynamicRef") || map.contains_key("$recursiveRef");
         for child in keywords::children(map) {
             if !(hidden && child.key != "definitions" && child.key != "$defs") {
-                self.scan(child.node, &base, child.place(&place), draft, depth + 1)?;
+                self.scan(child.node, &base, child.pointer(&pointer), draft, depth + 1)?;
             }
         }
         if let Some(draft) = own_draft {
             self.drafts.insert(base.to_string(), draft);
         }
-        self.nodes.insert(node, (base, place));
+        self.nodes.insert(node, (base, pointer));
         Ok(())
     }
 
@@ -181,10 +183,10 @@ impl<'a> Index<'a> {
         keyword: &'static str,
         base: &str,
         scope: &DynamicScope<'a>,
-        place: &str,
-    ) -> Result<Target<'a>, Unresolved> {
-        let mut target = self.find(base, reference).ok_or_else(|| Unresolved {
-            pointer: place.to_owned(),
+        pointer: &str,
+    ) -> Result<Target<'a>, UnresolvedReference> {
+        let mut target = self.find(base, reference).ok_or_else(|| UnresolvedReference {
+            pointer: pointer.to_owned(),
             keyword,
             why: if reference.starts_with('#') {
                 format!("`{reference}` cannot be resolved")
@@ -200,8 +202,8 @@ impl<'a> Index<'a> {
         if let Some((node, base)) = name.and_then(|name| scope.get(name)) {
             target.node = node;
             target.base = Rc::clone(base);
-            if let Some((_, place)) = self.nodes.get(&std::ptr::from_ref(*node)) {
-                target.place.clone_from(place);
+            if let Some((_, pointer)) = self.nodes.get(&std::ptr::from_ref(*node)) {
+                target.pointer.clone_from(pointer);
             }
         }
         Ok(target)
@@ -234,12 +236,13 @@ impl<'a> Index<'a> {
             last => last.replace("~1", "/").replace("~0", "~"),
         };
         let known = self.nodes.get(&std::ptr::from_ref(node));
-        let place = known.map(|(_, place)| place.clone()).unwrap_or_else(|| {
-            let above = self.nodes.get(&std::ptr::from_ref(root)).map(|(_, place)| place.as_str());
+        let pointer = known.map(|(_, pointer)| pointer.clone()).unwrap_or_else(|| {
+            let above =
+                self.nodes.get(&std::ptr::from_ref(root)).map(|(_, pointer)| pointer.as_str());
             format!("{}{fragment}", above.unwrap_or_default())
         });
         let base = known.map_or(home, |(base, _)| Rc::clone(base));
-        Some(Target { node, base, place, hint, dynamic })
+        Some(Target { node, base, pointer, hint, dynamic })
     }
 
     /// Loads a metaschema of the specification. Every other address stays unknown.

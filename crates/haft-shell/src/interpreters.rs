@@ -7,7 +7,7 @@
 //! An unlisted option counts as one without a value. The caller learns of it, because the next word
 //! may be its value and not the script.
 
-use crate::{Command, Word, WordPiece};
+use crate::{SimpleCommand, Word, WordPiece};
 
 /// Where an interpreter takes a program from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,9 +222,9 @@ pub(crate) fn is_awk_or_sed(name: &str) -> bool {
         && find(name).is_some_and(|own| own.operand == Operand::Text)
 }
 
-impl Command {
+impl SimpleCommand {
     /// Returns where an interpreter takes its program from; empty for every other command. Does not
-    /// look through wrappers: see [`Command::unwrapped`].
+    /// look through wrappers: see [`SimpleCommand::unwrapped`].
     ///
     /// ```
     /// use haft_shell::{Program, parse};
@@ -241,7 +241,7 @@ impl Command {
 }
 
 /// Returns what a command would run, if it is an interpreter.
-pub(crate) fn of(command: &Command) -> Option<Runs> {
+pub(crate) fn of(command: &SimpleCommand) -> Option<Runs> {
     let name = command.words.first()?.literal()?;
     let interpreter = find(name)?;
     let language = match (interpreter.operand, plain_name(name)) {

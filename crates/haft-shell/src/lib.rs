@@ -13,7 +13,7 @@
 //!
 //! // Text that a shell could read in another way is refused, with a reason.
 //! assert!(haft_shell::parse("echo $((ls); rm x)").is_err());
-//! # Ok::<(), haft_shell::Unparseable>(())
+//! # Ok::<(), haft_shell::ShellParseError>(())
 //! ```
 //!
 //! Limits are checked first: 10 000 characters, 50 commands, 16 levels. `docs/design/shell.md`
@@ -32,13 +32,15 @@ mod classify;
 mod quote;
 
 pub use self::{
-    classify::{Classified, CommandEffect, Kind, Part, classify, reads},
+    classify::{Classification, CommandEffect, Kind, Part, classify, reads},
     code_source::{CodeSource, CodeSources, may_run_code},
     interpreters::Program,
     parser::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, parse},
     quote::quoted,
-    script::{Assignment, Command, Redirect, RedirectKind, Script, Unparseable, Word, WordPiece},
-    wrappers::{Unwrapped, Wrappers, has_subcommands},
+    script::{
+        Assignment, Redirect, RedirectKind, Script, ShellParseError, SimpleCommand, Word, WordPiece,
+    },
+    wrappers::{UnwrappedCommand, Wrappers, has_subcommands},
 };
 
 /// The guide's program about commands, compiled and run with the other doc tests.

@@ -20,14 +20,14 @@ const SAFE_VARIABLES: [&str; 9] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// Every simple command in text order, including those inside substitutions.
-    pub commands: Vec<Command>,
+    pub commands: Vec<SimpleCommand>,
     /// Whether a command may run more than once or later: there is a loop or a function.
     pub repeats: bool,
 }
 
 /// One simple command: assignments, words, redirections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Command {
+pub struct SimpleCommand {
     /// `NAME=value` before the first word.
     pub assignments: Vec<Assignment>,
     /// The command word and its arguments.
@@ -90,18 +90,18 @@ pub enum RedirectKind {
 
 /// Why a text cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unparseable {
+pub struct ShellParseError {
     /// The reason.
     pub why: String,
 }
 
-impl fmt::Display for Unparseable {
+impl fmt::Display for ShellParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Unparseable {}
+impl std::error::Error for ShellParseError {}
 
 impl Word {
     /// Creates a word of exactly this text.
@@ -138,7 +138,7 @@ impl Word {
     }
 }
 
-impl Command {
+impl SimpleCommand {
     /// Returns the words joined by spaces, if all are known.
     #[must_use]
     pub fn literal(&self) -> Option<String> {
@@ -162,7 +162,7 @@ impl Command {
 }
 
 /// Formats the command for people: `…` marks parts that are known only at run time.
-impl fmt::Display for Command {
+impl fmt::Display for SimpleCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, word) in self.words.iter().enumerate() {
             if at > 0 {

@@ -1,17 +1,18 @@
 //! Instructions that bring tools: the model sees a catalogue of ids and summaries, and loads the
 //! text and the tools of an entry when it needs them.
 //!
-//! Both take effect together, on the next turn of the run. Other calls of the response that loads
-//! something were written without it: those that have not started are answered with "instructions
-//! changed". The state is in the run, so each run and sub-run loads for itself.
+//! Both take effect together, on the next turn of the run. Loading runs alone. The calls after it
+//! in the same response were written without the text: if something was loaded, they are answered
+//! with "instructions changed". The state is in the run, so each run and sub-run loads for itself;
+//! a saved run has it.
 //!
 //! INVARIANT: a tool of an entry that is not loaded is not offered, and is refused when called.
 
 use std::{fmt, sync::Arc};
 
 use haft_core::{
-    BoxFuture, Capabilities, DynTool, Effects, Exposure, Failure, FailureCode, IntoTools, Label,
-    Permission, ResultLimit, Scope, ToolContext, ToolSpec,
+    BoxFuture, Capabilities, ConcurrencyClass, DynTool, Effects, Exposure, Failure, FailureCode,
+    IntoTools, Label, Permission, ResultLimit, Scope, SharedMap, ToolContext, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -122,6 +123,8 @@ impl InstructionSet {
     fn load_tool(&self) -> DynTool {
         let mut spec = ToolSpec::new(LOAD, "Loads instructions of the catalogue, and their tools.")
             .read_only()
+            // It changes what the calls after it mean, so none of them starts before it ends.
+            .class(ConcurrencyClass::WriteExclusive)
             .effects(Effects::none())
             .capabilities(Capabilities::NONE)
             .exposure(Exposure::Always)
@@ -148,16 +151,10 @@ impl InstructionSet {
             return Err(Failure::invalid(format!("there are no instructions `{id}`"))
                 .with_next("load an entry of the catalogue"));
         };
-        cx.scope().shared.update(LOADED, |old| {
-            let mut ids = match old {
-                Some(Value::Array(ids)) => ids,
-                _ => Vec::new(),
-            };
-            if !ids.iter().any(|own| own == id) {
-                ids.push(json!(id));
-            }
-            Some(Value::Array(ids))
-        });
+        let scope = cx.scope();
+        if add_loaded(&scope.shared, id) {
+            scope.shared.insert(CHANGED, scope.cycle);
+        }
         let names: Vec<&str> = entry.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
         Ok(match names.is_empty() {
             true => entry.text.clone(),
@@ -170,10 +167,41 @@ impl InstructionSet {
     }
 }
 
+/// Adds an id to what a run has loaded. Returns whether it is new.
+fn add_loaded(shared: &SharedMap, id: &str) -> bool {
+    let mut is_new = false;
+    shared.update(LOADED, |old| {
+        let mut ids = match old {
+            Some(Value::Array(ids)) => ids,
+            _ => Vec::new(),
+        };
+        is_new = !ids.iter().any(|own| own == id);
+        if is_new {
+            ids.push(json!(id));
+        }
+        Some(Value::Array(ids))
+    });
+    is_new
+}
+
 /// Whether the run of a scope has loaded an entry.
 fn is_loaded(scope: &Scope, id: &str) -> bool {
     let loaded = scope.shared.get(LOADED);
     loaded.is_some_and(|ids| ids.as_array().is_some_and(|ids| ids.iter().any(|own| own == id)))
+}
+
+/// Returns the ids that a run has loaded, in that order.
+pub(crate) fn loaded_ids(shared: &SharedMap) -> Vec<String> {
+    let ids = shared.get(LOADED);
+    let ids = ids.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    ids.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Restores what a saved run has loaded.
+pub(crate) fn restore(shared: &SharedMap, ids: &[String]) {
+    for id in ids {
+        add_loaded(shared, id);
+    }
 }
 
 impl IntoTools for InstructionSet {
@@ -193,15 +221,13 @@ impl Hook for InstructionSet {
         calls: &'a [&'a ValidatedCall],
     ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
         Box::pin(async move {
-            let is_load = |call: &&&ValidatedCall| *call.tool().registered() == LOAD;
             let Some(first) = calls.first() else { return Ok(Vec::new()) };
             let scope = first.context().scope();
-            let is_changed = calls.iter().any(|call| is_load(&call));
-            if is_changed {
-                scope.shared.insert(CHANGED, scope.cycle);
-            } else if scope.shared.get(CHANGED) != Some(json!(scope.cycle)) {
+            // Set when something was loaded: a denied or a repeated load changes nothing.
+            if scope.shared.get(CHANGED) != Some(json!(scope.cycle)) {
                 return Ok(Vec::new());
             }
+            let is_load = |call: &&&ValidatedCall| *call.tool().registered() == LOAD;
             let others = calls.iter().filter(|call| !is_load(call));
             let answer = |call: &&ValidatedCall| {
                 let failure = Failure::new(

@@ -145,14 +145,15 @@ pub mod tool {
         IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest, Operation,
         OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit, RetryHint,
         RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr, StreamOutput,
-        ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
+        TextError, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window,
+        parse_duration,
     };
 }
 
 /// What the program around the runtime provides or reads: clocks, frames, confinement.
 pub mod host {
     pub use haft_core::{
-        Confinement, DeniedPaths, DeniedPathsUnknown, HardLinked, MaskedPaths, Metadata,
+        Confinement, DeniedPaths, DeniedPathsUnknown, HardLinkedFile, MaskedPaths, Metadata,
         OtherNames, config_files,
         host::{
             BackgroundTask, Host, HostContext, PathRules, RunningWork, TaskSlot, WeakToolContext,
@@ -211,7 +212,9 @@ pub mod artifacts {
 
 /// Text that is safe for terminals and models: no escape sequences, no invisible characters.
 pub mod sanitize {
-    pub use haft_sanitize::{Sanitized, StreamSanitizer, escape_invisible, from_bytes, sanitize};
+    pub use haft_sanitize::{
+        SanitizedText, StreamSanitizer, escape_invisible, from_bytes, sanitize,
+    };
 }
 
 /// What tests of a host need: a clock that is set by hand, frames with known numbers.
@@ -235,7 +238,7 @@ mod doctests {
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]
-    pub struct Arguments;
+    pub struct ArgumentsPage;
     #[doc = include_str!("../../../docs/guide/authorization.md")]
     pub struct Judging;
     #[doc = include_str!("../../../docs/guide/rules.md")]
@@ -243,7 +246,7 @@ mod doctests {
     #[doc = include_str!("../../../docs/guide/approvals.md")]
     pub struct Approvals;
     #[doc = include_str!("../../../docs/guide/running.md")]
-    pub struct Running;
+    pub struct RunningPage;
     #[doc = include_str!("../../../docs/guide/budgets-and-labels.md")]
     pub struct BudgetsAndLabels;
     #[doc = include_str!("../../../docs/guide/caching-retries-limits.md")]

@@ -124,7 +124,7 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     /// Print each event, and errors, as one line of JSON
@@ -141,7 +141,7 @@ pub(crate) enum Runs {
   haft runs list --json | jq -r '.[].run'")]
     List {
         #[command(flatten)]
-        place: WorkspaceArgs,
+        location: WorkspaceArgs,
         #[command(flatten)]
         output: Output,
     },
@@ -153,16 +153,16 @@ pub(crate) enum Runs {
         /// Id of the run
         run: String,
         #[command(flatten)]
-        place: WorkspaceArgs,
+        location: WorkspaceArgs,
         #[command(flatten)]
         output: Output,
     },
 }
 
 impl Runs {
-    pub(crate) fn place(&self) -> &WorkspaceArgs {
+    pub(crate) fn location(&self) -> &WorkspaceArgs {
         match self {
-            Self::List { place, .. } | Self::Show { place, .. } => place,
+            Self::List { location, .. } | Self::Show { location, .. } => location,
         }
     }
 }

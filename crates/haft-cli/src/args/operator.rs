@@ -11,7 +11,7 @@ pub(crate) struct ListTools {
     #[arg(long)]
     pub(crate) cost: bool,
     #[command(flatten)]
-    pub(crate) place: WorkspaceArgs,
+    pub(crate) location: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]

@@ -26,7 +26,7 @@ fn found(json: &Value) -> Vec<String> {
         .iter()
         .map(|f| {
             assert!(!text(&f["note"]).is_empty() && !text(&f["fix"]).is_empty(), "{f}");
-            let place = text(&f["place"]);
+            let place = text(&f["pointer"]);
             let place = if place.is_empty() { "/" } else { &place };
             format!("{} {} {place}", text(&f["tool"]), text(&f["finding"]))
         })

@@ -34,6 +34,7 @@ mod sandbox;
 mod shell;
 mod signals;
 mod streams;
+mod sub_agents;
 mod terminal;
 mod trace;
 mod trust;

@@ -199,7 +199,7 @@ fn tool_is_shown_with_everything_it_declares() {
     assert!(hash.len() == 64 && page.out.contains(hash));
     assert_eq!(json["input_schema"]["properties"]["limit"]["minimum"], 1);
     assert_eq!(json["verdict"]["decision"], "runs");
-    assert_eq!(json["runs_in"], serde_json::json!({"place": "process"}));
+    assert_eq!(json["runs_in"], serde_json::json!({"location": "process"}));
     assert_eq!(json["limits"]["timeout_ms"], 120_000);
     for (key, _) in json.as_object().unwrap() {
         let shown = match key.as_str() {
@@ -254,7 +254,7 @@ fn tools_list_and_show_give_the_verdict_of_the_present_rules() {
 #[test]
 fn tools_show_names_the_sandbox_tier() {
     let json = haft("tools show shell --json").json();
-    assert_eq!(json["runs_in"]["place"], "sandbox", "{json}");
+    assert_eq!(json["runs_in"]["location"], "sandbox", "{json}");
     assert_eq!(json["verdict"]["decision"], "runs_or_asks", "{json}");
     let page = haft("tools show shell").out;
     assert!(page.contains("  body runs        in the sandbox, tier "), "{page}");

@@ -12,7 +12,7 @@ pub struct TaskSlot {
     /// The interim result that the model receives.
     pub task: Output,
     /// The reservation until the task starts. Dropping it releases the slot.
-    pub place: Box<dyn Any + Send>,
+    pub reservation: Box<dyn Any + Send>,
 }
 
 impl fmt::Debug for TaskSlot {
@@ -23,22 +23,22 @@ impl fmt::Debug for TaskSlot {
 
 /// Work that a body has deferred, and the slot that the host reserved for it.
 pub struct BackgroundTask {
-    place: Box<dyn Any + Send>,
+    reservation: Box<dyn Any + Send>,
     work: Work,
 }
 
 impl BackgroundTask {
     pub(crate) fn new(
-        place: Box<dyn Any + Send>,
+        reservation: Box<dyn Any + Send>,
         work: impl FnOnce(ToolContext) -> BoxFuture<'static, Result<Output, Failure>> + Send + 'static,
     ) -> Self {
-        Self { place, work: Box::new(work) }
+        Self { reservation, work: Box::new(work) }
     }
 
     /// Returns the reservation and the work, which runs under its own context.
     #[must_use]
     pub fn into_parts(self) -> (Box<dyn Any + Send>, Work) {
-        (self.place, self.work)
+        (self.reservation, self.work)
     }
 }
 

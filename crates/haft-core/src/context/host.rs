@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{TaskSlot, ToolContext};
 use crate::{
     BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
-    HardLinked, Operation, OtherNames, Output, Progress, RemainingBudget, Secret,
+    HardLinkedFile, Operation, OtherNames, Output, Progress, RemainingBudget, Secret,
 };
 
 /// What the runtime provides to a body. Authors use it only through [`ToolContext`].
@@ -85,7 +85,7 @@ pub trait PathRules: Send + Sync {
         cx: &ToolContext,
         doing: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
     ) -> OtherNames;
     /// Returns the paths that deny rules match, below these directories and elsewhere.
     fn denied_paths(
@@ -109,7 +109,13 @@ impl PathRules for DenyAllPaths {
         false
     }
 
-    fn other_names(&self, _: &ToolContext, _: Operation, _: &Path, _: &HardLinked) -> OtherNames {
+    fn other_names(
+        &self,
+        _: &ToolContext,
+        _: Operation,
+        _: &Path,
+        _: &HardLinkedFile,
+    ) -> OtherNames {
         OtherNames::Unknown
     }
 

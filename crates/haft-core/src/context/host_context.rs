@@ -18,7 +18,7 @@ use super::{
     WeakToolContext, reporting::MAX_TIER_BYTES,
 };
 use crate::{
-    CallId, CallProfile, Effects, FailureCode, HardLinked, Label, MaskedPaths, Operation,
+    CallId, CallProfile, Effects, FailureCode, HardLinkedFile, Label, MaskedPaths, Operation,
     OtherNames, Scope, ToolName,
 };
 
@@ -288,7 +288,7 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// a file by this path must ask here before it returns the content: a hard link to a denied
     /// file is the denied file. The path must have no symlinks.
     #[must_use]
-    fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
+    fn other_names(&self, doing: Operation, path: &Path, file: &HardLinkedFile) -> OtherNames {
         let cx = self.tool_context();
         cx.0.host.path_rules().other_names(cx, doing, path, file)
     }

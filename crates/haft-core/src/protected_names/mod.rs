@@ -83,7 +83,7 @@ pub enum Change {
 
 /// A change that was refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedChange {
     /// The path that would have been changed.
     pub path: PathBuf,
     /// Why it is protected, as a clause.
@@ -94,9 +94,9 @@ pub struct Refused {
 ///
 /// ```
 /// use std::path::Path;
-/// use haft_core::protected_names::{Change, Protected, Protection};
+/// use haft_core::protected_names::{Change, ProtectedNames, Protection};
 ///
-/// let names = Protected::standard();
+/// let names = ProtectedNames::standard();
 /// assert_eq!(names.protection(Path::new("sub/.git/config")), Protection::Protected);
 /// assert_eq!(names.protection(Path::new(".git")), Protection::Contains);
 /// assert!(names.check(Path::new(".git"), Change::CreateDir).is_ok());
@@ -104,7 +104,7 @@ pub struct Refused {
 /// assert!(names.check(Path::new("src/main.rs"), Change::Write).is_ok());
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Protected {
+pub struct ProtectedNames {
     /// The names as the host passed them.
     given: Vec<String>,
     names: Vec<Name>,
@@ -145,7 +145,7 @@ struct Hit<'p> {
     protection: Protection,
 }
 
-impl Protected {
+impl ProtectedNames {
     /// Prepares names and exceptions. A name of the table keeps its reason and its scope.
     ///
     /// A name and an exception hold at any depth; one that begins with `./` holds at the root only.
@@ -200,9 +200,9 @@ impl Protected {
     ///
     /// ```
     /// use std::path::Path;
-    /// use haft_core::protected_names::{Protected, Protection};
+    /// use haft_core::protected_names::{ProtectedNames, Protection};
     ///
-    /// let names = Protected::standard();
+    /// let names = ProtectedNames::standard();
     /// let root = Path::new("/home/ada/site/.github");
     /// assert_eq!(names.at(root).protection(Path::new("workflows/ci.yml")), Protection::Protected);
     /// assert_eq!(names.at(root).protection(Path::new("README.md")), Protection::Unprotected);
@@ -237,7 +237,7 @@ impl Protected {
     /// Refuses every change of a protected path. Where protected names lie below, a directory may
     /// be made and an empty one removed; a file, a symlink or a moved directory there would get
     /// around the protection.
-    pub fn check(&self, path: &Path, change: Change) -> Result<(), Refused> {
+    pub fn check(&self, path: &Path, change: Change) -> Result<(), RefusedChange> {
         self.at(Path::new(NO_ROOT)).check(path, change)
     }
 
@@ -355,10 +355,10 @@ pub fn is_spelling_of(name: &OsStr, known: &str) -> bool {
 /// No root: paths are compared by themselves.
 const NO_ROOT: &str = "";
 
-/// The names as they apply below one root. Made by [`Protected::at`].
+/// The names as they apply below one root. Made by [`ProtectedNames::at`].
 #[derive(Debug, Clone, Copy)]
 pub struct ProtectedBelow<'p, 'r> {
-    names: &'p Protected,
+    names: &'p ProtectedNames,
     root: &'r Path,
 }
 
@@ -384,8 +384,8 @@ impl<'p> ProtectedBelow<'p, '_> {
     /// Decides about one change.
     ///
     /// # Errors
-    /// Refuses as [`Protected::check`] does.
-    pub fn check(self, path: &Path, change: Change) -> Result<(), Refused> {
+    /// Refuses as [`ProtectedNames::check`] does.
+    pub fn check(self, path: &Path, change: Change) -> Result<(), RefusedChange> {
         let Some(hit) = self.find(path) else { return Ok(()) };
         let is_allowed = match hit.protection {
             Protection::Unprotected => true,
@@ -397,7 +397,7 @@ impl<'p> ProtectedBelow<'p, '_> {
         if is_allowed {
             return Ok(());
         }
-        Err(Refused { path: path.to_owned(), reason: hit.name.reason.to_owned() })
+        Err(RefusedChange { path: path.to_owned(), reason: hit.name.reason.to_owned() })
     }
 
     /// Finds the strictest name.

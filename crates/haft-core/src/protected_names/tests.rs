@@ -16,11 +16,11 @@ const CHANGES: [Change; 7] = [
 ];
 
 fn protection(path: &str) -> Protection {
-    Protected::standard().protection(Path::new(path))
+    ProtectedNames::standard().protection(Path::new(path))
 }
 
-fn with_exceptions(exceptions: &[&str]) -> Protected {
-    Protected::new(PROTECTED.iter().map(|name| name.pattern), exceptions)
+fn with_exceptions(exceptions: &[&str]) -> ProtectedNames {
+    ProtectedNames::new(PROTECTED.iter().map(|name| name.pattern), exceptions)
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn head_is_protected_in_exactly_this_spelling_and_outside_of_git() {
 
 #[test]
 fn config_and_hooks_next_to_a_head_return_the_directory_to_check() {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     let look = |path: &str| -> Vec<String> {
         let shown = |path: &Path| path.display().to_string();
         names.possible_git_directories(Path::new(path)).map(shown).collect()
@@ -130,13 +130,13 @@ fn config_and_hooks_next_to_a_head_return_the_directory_to_check() {
     for path in ["objects", "refs/x", "a/HEAD", ".git/refs/remotes/origin/config"] {
         assert_eq!(look(path), [""; 0], "{path}");
     }
-    let without_head = Protected::new([".envrc"], [] as [&str; 0]);
+    let without_head = ProtectedNames::new([".envrc"], [] as [&str; 0]);
     assert_eq!(without_head.possible_git_directories(Path::new("config")).count(), 0);
 }
 
 #[test]
 fn above_a_protected_name_only_directories_are_created_and_removed() {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     for change in CHANGES {
         let is_fine = matches!(change, Change::CreateDir | Change::Remove);
         assert_eq!(names.check(Path::new("a/.git"), change).is_ok(), is_fine, "{change:?}");
@@ -149,7 +149,7 @@ fn above_a_protected_name_only_directories_are_created_and_removed() {
 
 #[test]
 fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     for name in PROTECTED {
         let path = name.pattern.replace('*', "any");
         assert_eq!(names.protection(Path::new(&path)), Protection::Protected, "{path}");
@@ -160,7 +160,7 @@ fn every_name_has_a_reason_and_a_pattern_that_matches_itself() {
         let count = PROTECTED.iter().filter(|other| other.pattern == name.pattern).count();
         assert_eq!(count, 1, "{path} is there once");
     }
-    let own = Protected::new(["own.txt"], [] as [&str; 0]);
+    let own = ProtectedNames::new(["own.txt"], [] as [&str; 0]);
     assert_eq!(own.reason(Path::new("own.txt")), Some(CONFIGURED_REASON));
     assert_eq!(own.reason(Path::new("other.txt")), None);
 }
@@ -241,7 +241,7 @@ proptest! {
     #[test]
     fn everything_below_a_protected_path_is_protected(path in path(), below in part()) {
         prop_assume!(below != "..");
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         if names.protection(Path::new(&path)) == Protection::Protected {
             let below = format!("{path}/{below}");
             prop_assert_eq!(names.protection(Path::new(&below)), Protection::Protected, "{}", below);
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn a_prefix_does_not_bypass_the_protection(path in path(), prefix in "[a-z]{1,6}") {
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         let deeper = format!("{prefix}/{path}");
         prop_assert_eq!(names.protection(Path::new(&path)), names.protection(Path::new(&deeper)));
     }
@@ -260,13 +260,13 @@ proptest! {
         prop_assume!(!path.contains("HEAD"));
         let upper = path.to_uppercase();
         prop_assume!(!upper.contains("HEAD"));
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         prop_assert_eq!(names.protection(Path::new(&path)), names.protection(Path::new(&upper)));
     }
 
     #[test]
     fn exceptions_free_nothing_else(path in path(), exception in exception()) {
-        let (plain, with) = (Protected::standard(), with_exceptions(&[&exception]));
+        let (plain, with) = (ProtectedNames::standard(), with_exceptions(&[&exception]));
         let path_ = Path::new(&path);
         let freed = with.protection(path_) == Protection::Unprotected;
         if plain.protection(path_) != Protection::Unprotected {
@@ -285,7 +285,7 @@ proptest! {
 
     #[test]
     fn check_refuses_at_least_what_is_protected(path in path()) {
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         let path = Path::new(&path);
         let all = CHANGES.iter().filter(|change| names.check(path, **change).is_ok()).count();
         let expected = match names.protection(path) {
@@ -330,7 +330,7 @@ fn the_length_filter_drops_no_protected_name() {
     let mut own: Vec<String> = PROTECTED.iter().map(|name| name.pattern.to_owned()).collect();
     let long = "x".repeat(200);
     own.extend([long.clone(), "*/any".to_owned(), "\u{e9}t\u{e9}".to_owned(), "a".to_owned()]);
-    let names = Protected::new(own, [] as [&str; 0]);
+    let names = ProtectedNames::new(own, [] as [&str; 0]);
     for path in [&*long, "A", "q/any", "a", "\u{c9}T\u{c9}", ".ENVRC", ".envrc:x", ".envrc . ."] {
         assert_eq!(names.protection(Path::new(path)), Protection::Protected, "{path}");
     }
@@ -338,7 +338,7 @@ fn the_length_filter_drops_no_protected_name() {
 
 #[test]
 fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     for free in [
         "node_modules/a/.travis.yml",
         "web/node_modules/@x/a/.vscode/settings.json",
@@ -368,7 +368,7 @@ fn project_names_are_free_below_dependencies_and_cannot_be_moved_out() {
 
 #[test]
 fn the_name_of_the_root_is_part_of_the_match() {
-    let names = Protected::standard();
+    let names = ProtectedNames::standard();
     let protection = |root: &str, path: &str| names.at(Path::new(root)).protection(Path::new(path));
     for (root, path) in [
         ("/w/.claude", "settings.json"),
@@ -403,7 +403,7 @@ fn the_name_of_the_root_is_part_of_the_match() {
 
 #[test]
 fn exceptions_hold_in_a_root_with_a_protected_name() {
-    let names = Protected::new([".git/config", ".claude"], ["./config", "./agents/a.md"]);
+    let names = ProtectedNames::new([".git/config", ".claude"], ["./config", "./agents/a.md"]);
     let git = names.at(Path::new("/w/.git"));
     assert!(git.check(Path::new("config"), Change::Write).is_ok());
     let claude = names.at(Path::new("/w/.claude"));

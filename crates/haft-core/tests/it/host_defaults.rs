@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use haft_core::{FailureCode, HardLinked, Operation, OtherNames, host::HostContext};
+use haft_core::{FailureCode, HardLinkedFile, Operation, OtherNames, host::HostContext};
 
 use crate::host::cx;
 
 #[test]
 fn a_host_without_rules_denies_every_path() {
     let cx = cx();
-    let linked = HardLinked { device: 1, inode: 2, links: 2, changed: (0, 0) };
+    let linked = HardLinkedFile { device: 1, inode: 2, links: 2, changed: (0, 0) };
     assert!(cx.is_path_denied(Operation::Read, Path::new("/a")));
     assert!(!cx.may_change_protected(Path::new("/a/.git/config")));
     assert_eq!(cx.other_names(Operation::Read, Path::new("/a"), &linked), OtherNames::Unknown);

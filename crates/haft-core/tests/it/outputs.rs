@@ -11,7 +11,7 @@ use std::{
 use futures_core::Stream;
 use haft_core::{
     Block, DynTool, Failure, FailureCode, IntoTools, Json, Output, Progress, Scope, StreamOutput,
-    ToolContext, ToolError, UncheckedJson, private, tool,
+    ToolContext, ToolError, UncheckedJson, output, private, tool,
 };
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::{Value, json};
@@ -306,6 +306,26 @@ async fn a_closure_may_return_what_a_function_may_return() {
     let fails =
         DynTool::new(spec(), json!({}), |_, _| async { Ok::<_, ToolError>("x".parse::<u8>()?) });
     assert_eq!(call(&fails, json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
+    let text = |error: &'static str| -> [DynTool; 3] {
+        [
+            DynTool::new(spec(), json!({}), move |_, _| async move {
+                Err::<Output, _>(error.to_owned())
+            }),
+            DynTool::new(spec(), json!({}), move |_, _| async move { Err::<u8, _>(error) }),
+            DynTool::new(spec(), json!({}), move |_, _| async move {
+                let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
+                Err::<(), _>(boxed)
+            }),
+        ]
+    };
+    for fails in text("no such city\nat line 3") {
+        let failure = call(&fails, json!({})).await.unwrap_err();
+        assert_eq!((failure.code(), failure.message()), (FailureCode::ToolFailed, "no such city"));
+    }
+    let found =
+        DynTool::new(spec(), json!({}), |_, _| async { Ok::<_, String>(Json(Point { x: 1 })) });
+    assert!(found.output_schema().is_some(), "the schema is that of the `Ok` type");
+    assert_eq!(call(&found, json!({})).await.unwrap().to_text(), r#"{"x":1}"#);
     let point = DynTool::new(spec(), json!({}), |_, _| async { Json(Point { x: 1 }) });
     assert_eq!(point.output_schema().unwrap()["properties"]["x"]["type"], "integer");
     let point = call(&point, json!({})).await.unwrap();
@@ -320,6 +340,8 @@ async fn background_work_may_return_what_a_function_may_return() {
     let parsed =
         cx.spawn_background("parsing", |_| async { Ok::<_, ToolError>("3".parse::<u8>()?) }).await;
     assert_eq!(parsed.unwrap().to_text(), "3");
+    let failed = cx.spawn_background("failing", |_| async { Err::<(), _>("no disk".to_owned()) });
+    assert_eq!(failed.await.unwrap_err().message(), "no disk");
 }
 
 #[tokio::test]
@@ -343,4 +365,48 @@ async fn closures_return_options_lists_and_maps() {
     }
     let blocks = closure(|| vec![Block::text("a"), Block::text("b")]);
     assert_eq!(call(&blocks, json!({})).await.unwrap().blocks.len(), 2);
+}
+
+#[output]
+struct City {
+    name: &'static str,
+}
+
+#[output]
+struct Paged<T> {
+    items: Vec<T>,
+}
+
+/// Finds a city.
+#[tool]
+async fn find_city(name: String) -> Result<City, String> {
+    if name == "Paris" { Ok(City { name: "Paris" }) } else { Err(format!("no city `{name}`")) }
+}
+
+/// An own type with `#[output]` is what `Json` of it is, for functions and closures alike.
+#[tokio::test]
+async fn own_output_type_is_returned_without_a_wrapper() {
+    let spec = || haft_core::ToolSpec::new("t", "Returns it.");
+    let city = || City { name: "Paris" };
+    let closure = DynTool::new(spec(), json!({}), move |_, _| async move { city() });
+    let fallible =
+        DynTool::new(spec(), json!({}), move |_, _| async move { Ok::<_, String>(city()) });
+    for (tool, arguments) in [
+        (DynTool::of(FindCityTool), json!({"name": "Paris"})),
+        (closure, json!({})),
+        (fallible, json!({})),
+    ] {
+        assert_eq!(tool.output_schema().unwrap()["required"], json!(["name"]));
+        let output = call(&tool, arguments).await.unwrap();
+        assert_eq!(output.structured.as_deref(), Some(&json!({"name": "Paris"})));
+    }
+    let failure = call(&DynTool::of(FindCityTool), json!({"name": "X"})).await.unwrap_err();
+    assert_eq!(failure.message(), "no city `X`");
+
+    let list = DynTool::new(spec(), json!({}), move |_, _| async move { vec![city()] });
+    assert_eq!(call(&list, json!({})).await.unwrap().to_text(), r#"[{"name":"Paris"}]"#);
+    let paged =
+        DynTool::new(spec(), json!({}), move |_, _| async move { Paged { items: vec![city()] } });
+    let output = call(&paged, json!({})).await.unwrap();
+    assert_eq!(output.structured.as_deref(), Some(&json!({"items": [{"name": "Paris"}]})));
 }

@@ -5,10 +5,13 @@ struct Point {
     x: i32,
 }
 
+#[derive(Debug)]
+struct Silent;
+
 fn main() {
     let spec = || ToolSpec::new("point", "Returns a point.");
     let _ = DynTool::new(spec(), serde_json::json!({}), |_, _| async { Point { x: 1 } });
     let _ = DynTool::new(spec(), serde_json::json!({}), |_, _| async {
-        Err::<Output, _>(String::from("no point"))
+        Err::<Output, _>(Silent)
     });
 }

@@ -43,7 +43,7 @@ fn read_user(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> {
                     None,
                     content.map(|content| parts(&content)).transpose()?.unwrap_or_default(),
                     block.value.get("is_error") == Some(&Value::Bool(true)),
-                    block.own(&["type", "tool_use_id", "content", "is_error"]),
+                    block.provider_fields(&["type", "tool_use_id", "content", "is_error"]),
                 );
             }
             Some("tool_use") => return Err(block.unexpected("a block that a user may send")),
@@ -64,7 +64,7 @@ fn read_assistant(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> 
                 block.id("id"),
                 block.need("name")?.text()?,
                 arguments_json(block.get("input").map_or(&json!({}), |input| input.value)),
-                block.own(&["type", "id", "name", "input"]),
+                block.provider_fields(&["type", "id", "name", "input"]),
             ),
             Some("tool_result") => return Err(block.unexpected("a block that a model may send")),
             _ => reader.add_part(part(&block)?),
@@ -89,12 +89,13 @@ fn part(block: &Node<'_>) -> Result<ContentPart, Error> {
     match block.str_field("type") {
         Some("text") => Ok(ContentPart::Text {
             text: block.need("text")?.text()?.to_owned(),
-            own: block.own(&["type", "text"]),
+            provider_fields: block.provider_fields(&["type", "text"]),
         }),
         Some("image" | "document") => Ok(match media(block) {
-            Some(media) => {
-                ContentPart::Media { media, own: block.own(&["type", "source", "title"]) }
-            }
+            Some(media) => ContentPart::Media {
+                media,
+                provider_fields: block.provider_fields(&["type", "source", "title"]),
+            },
             None => block.opaque(),
         }),
         Some(_) => Ok(block.opaque()),
@@ -109,12 +110,12 @@ fn media(block: &Node<'_>) -> Option<Media> {
     match source.str_field("type")? {
         "base64" => Some(Media {
             media_type: source.str_field("media_type")?.to_owned(),
-            at: MediaSource::Base64(source.str_field("data")?.to_owned()),
+            source: MediaSource::Base64(source.str_field("data")?.to_owned()),
             name,
         }),
         "url" => Some(Media {
             media_type: if is_image { "image/*" } else { "application/pdf" }.to_owned(),
-            at: MediaSource::Url(source.str_field("url")?.to_owned()),
+            source: MediaSource::Url(source.str_field("url")?.to_owned()),
             name,
         }),
         _ => None,
@@ -171,7 +172,7 @@ fn write_assistant(writer: &mut Writer, assistant: &AssistantPart) -> Option<Val
                 "name": writer.tool_name(call),
                 "input": writer.object(call),
             });
-            writer.add_own(call.own.as_ref(), &mut block);
+            writer.add_provider_fields(call.provider_fields.as_ref(), &mut block);
             Some(block)
         }
     }
@@ -194,7 +195,7 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     if result.is_error {
         block["is_error"] = Value::Bool(true);
     }
-    writer.add_own(result.own.as_ref(), &mut block);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut block);
     block
 }
 
@@ -211,19 +212,19 @@ fn inner(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
 
 fn block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
     match part {
-        ContentPart::Text { text: words, own } => {
-            let fields = own.as_ref();
+        ContentPart::Text { text: words, provider_fields } => {
+            let fields = provider_fields.as_ref();
             if writer.is_blank(words) {
                 return None;
             }
             let mut block = text(words);
-            writer.add_own(fields, &mut block);
+            writer.add_provider_fields(fields, &mut block);
             Some(block)
         }
-        ContentPart::Media { media, own } => {
+        ContentPart::Media { media, provider_fields } => {
             let mut block =
                 media_block(media).unwrap_or_else(|| text(&writer.describe_media(media)));
-            writer.add_own(own.as_ref(), &mut block);
+            writer.add_provider_fields(provider_fields.as_ref(), &mut block);
             Some(block)
         }
         ContentPart::Opaque { dialect, value } => writer.opaque(*dialect, value),
@@ -236,11 +237,11 @@ fn block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
 fn media_block(media: &Media) -> Option<Value> {
     let kind = match media.media_type.as_str() {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => "image",
-        "image/*" if matches!(media.at, MediaSource::Url(_)) => "image",
+        "image/*" if matches!(media.source, MediaSource::Url(_)) => "image",
         "application/pdf" => "document",
         _ => return None,
     };
-    let source = match &media.at {
+    let source = match &media.source {
         MediaSource::Base64(data) => {
             json!({"type": "base64", "media_type": media.media_type, "data": data})
         }

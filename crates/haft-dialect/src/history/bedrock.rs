@@ -68,7 +68,7 @@ fn read_user(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> {
             None,
             parts,
             result.str_field("status") == Some("error"),
-            result.own(&["toolUseId", "content", "status"]),
+            result.provider_fields(&["toolUseId", "content", "status"]),
         );
     }
     if !assistant.is_empty() {
@@ -89,7 +89,7 @@ fn read_assistant(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> 
                 call.id("toolUseId"),
                 call.need("name")?.text()?,
                 arguments_json(call.get("input").map_or(&json!({}), |input| input.value)),
-                call.own(&["toolUseId", "name", "input"]),
+                call.provider_fields(&["toolUseId", "name", "input"]),
             ),
             None => reader.add_part(part(&block)?),
         }
@@ -123,12 +123,15 @@ fn part(block: &Node<'_>) -> Result<ContentPart, Error> {
         let (_, media_type) = kinds.iter().find(|(short, _)| *short == format)?;
         Some(Media {
             media_type: (*media_type).to_owned(),
-            at: MediaSource::Base64(inner.get("source")?.str_field("bytes")?.to_owned()),
+            source: MediaSource::Base64(inner.get("source")?.str_field("bytes")?.to_owned()),
             name: inner.str_field("name").map(str::to_owned),
         })
     };
     Ok(match media() {
-        Some(media) => ContentPart::Media { media, own: inner.own(&["format", "source", "name"]) },
+        Some(media) => ContentPart::Media {
+            media,
+            provider_fields: inner.provider_fields(&["format", "source", "name"]),
+        },
         None => block.opaque(),
     })
 }
@@ -182,7 +185,7 @@ fn write_assistant(writer: &mut Writer, assistant: &AssistantPart) -> Option<Val
                 "name": writer.tool_name(call),
                 "input": writer.object(call),
             });
-            writer.add_own(call.own.as_ref(), &mut inner);
+            writer.add_provider_fields(call.provider_fields.as_ref(), &mut inner);
             Some(json!({"toolUse": inner}))
         }
     }
@@ -213,19 +216,19 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     if result.is_error {
         inner["status"] = Value::from("error");
     }
-    writer.add_own(result.own.as_ref(), &mut inner);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut inner);
     json!({"toolResult": inner})
 }
 
 fn block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
     match part {
-        ContentPart::Text { text: words, own } => {
-            writer.own(own.as_ref());
+        ContentPart::Text { text: words, provider_fields } => {
+            writer.provider_fields(provider_fields.as_ref());
             (!writer.is_blank(words)).then(|| text(words))
         }
-        ContentPart::Media { media, own } => Some(match media_block(media) {
+        ContentPart::Media { media, provider_fields } => Some(match media_block(media) {
             Some((key, mut inner)) => {
-                writer.add_own(own.as_ref(), &mut inner);
+                writer.add_provider_fields(provider_fields.as_ref(), &mut inner);
                 json!({key: inner})
             }
             None => text(&writer.describe_media(media)),
@@ -238,7 +241,7 @@ fn block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
 }
 
 fn media_block(media: &Media) -> Option<(&'static str, Value)> {
-    let MediaSource::Base64(data) = &media.at else { return None };
+    let MediaSource::Base64(data) = &media.source else { return None };
     let short = |kinds: &[(&'static str, &str)]| {
         kinds.iter().find(|(_, long)| *long == media.media_type).map(|(short, _)| *short)
     };

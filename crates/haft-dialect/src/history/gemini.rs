@@ -67,7 +67,7 @@ fn read_model(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> {
                 call.id("id"),
                 call.need("name")?.text()?,
                 arguments_json(call.get("args").map_or(&json!({}), |args| args.value)),
-                node.own(&["functionCall", "function_call"]),
+                node.provider_fields(&["functionCall", "function_call"]),
             ),
             None => reader.add_part(part(&node)?),
         }
@@ -93,8 +93,8 @@ fn read_response(reader: &mut Reader, response: &Node<'_>) -> Result<(), Error> 
             answer.push(part(&node)?);
         }
     }
-    let own = response.own(&["id", "name", "response", "parts"]);
-    reader.result(response.id("id"), response.str_field("name"), answer, is_error, own);
+    let provider_fields = response.provider_fields(&["id", "name", "response", "parts"]);
+    reader.result(response.id("id"), response.str_field("name"), answer, is_error, provider_fields);
     Ok(())
 }
 
@@ -123,23 +123,28 @@ fn part(node: &Node<'_>) -> Result<ContentPart, Error> {
     node.object()?;
     let is_thought = node.value.get("thought") == Some(&Value::Bool(true));
     if let Some(text) = node.get("text").filter(|_| !is_thought) {
-        return Ok(ContentPart::Text { text: text.text()?.to_owned(), own: node.own(&["text"]) });
+        return Ok(ContentPart::Text {
+            text: text.text()?.to_owned(),
+            provider_fields: node.provider_fields(&["text"]),
+        });
     }
     let inline = node.either(["inlineData", "inline_data"]);
     let file = node.either(["fileData", "file_data"]);
     let media = || {
         let held = inline.as_ref().or(file.as_ref())?;
         let word = |keys: [&str; 2]| held.either(keys)?.value.as_str().map(str::to_owned);
-        let at = match &inline {
+        let source = match &inline {
             Some(inline) => MediaSource::Base64(inline.str_field("data")?.to_owned()),
             None => MediaSource::Url(word(["fileUri", "file_uri"])?),
         };
         let media_type = word(["mimeType", "mime_type"])?;
-        Some(Media { media_type, at, name: word(["displayName", "display_name"]) })
+        Some(Media { media_type, source, name: word(["displayName", "display_name"]) })
     };
     let named = ["inlineData", "inline_data", "fileData", "file_data"];
     Ok(match media() {
-        Some(media) if !is_thought => ContentPart::Media { media, own: node.own(&named) },
+        Some(media) if !is_thought => {
+            ContentPart::Media { media, provider_fields: node.provider_fields(&named) }
+        }
         _ => node.opaque(),
     })
 }
@@ -195,7 +200,7 @@ fn write_assistant(writer: &mut Writer, assistant: &AssistantPart) -> Option<Val
     inner.insert("name".to_owned(), Value::String(writer.tool_name(call)));
     inner.insert("args".to_owned(), Value::Object(writer.object(call)));
     let mut part = json!({"functionCall": inner});
-    writer.add_own(call.own.as_ref(), &mut part);
+    writer.add_provider_fields(call.provider_fields.as_ref(), &mut part);
     Some(part)
 }
 
@@ -237,7 +242,7 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
         inner.insert("parts".to_owned(), Value::Array(more));
     }
     let mut inner = Value::Object(inner);
-    writer.add_own(result.own.as_ref(), &mut inner);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut inner);
     json!({"functionResponse": inner})
 }
 
@@ -251,15 +256,15 @@ fn is_ours(object: &Map<String, Value>) -> bool {
 
 fn media_block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
     match part {
-        ContentPart::Text { text: words, own } => {
+        ContentPart::Text { text: words, provider_fields } => {
             let mut part = text(words);
-            writer.add_own(own.as_ref(), &mut part);
+            writer.add_provider_fields(provider_fields.as_ref(), &mut part);
             // Empty text may carry a signature.
             let is_bare = part.as_object().is_some_and(|part| part.len() == 1);
             (!words.is_empty() || !is_bare).then_some(part)
         }
-        ContentPart::Media { media, own } if !media.media_type.contains('*') => {
-            let (key, place, at) = match &media.at {
+        ContentPart::Media { media, provider_fields } if !media.media_type.contains('*') => {
+            let (key, place, at) = match &media.source {
                 MediaSource::Base64(data) => ("inlineData", "data", data),
                 MediaSource::Url(url) => ("fileData", "fileUri", url),
             };
@@ -268,7 +273,7 @@ fn media_block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
                 held["displayName"] = Value::String(name.clone());
             }
             let mut part = json!({key: held});
-            writer.add_own(own.as_ref(), &mut part);
+            writer.add_provider_fields(provider_fields.as_ref(), &mut part);
             Some(part)
         }
         ContentPart::Opaque { dialect, value } => writer.opaque(*dialect, value),

@@ -55,7 +55,7 @@ pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
 }
 
 fn media_block(media: &Media) -> Option<Value> {
-    let is_held = matches!(media.at, MediaSource::Base64(_));
+    let is_held = matches!(media.source, MediaSource::Base64(_));
     match media.media_type.as_str() {
         kind if kind.starts_with("image/") && (!is_held || !kind.contains('*')) => {
             Some(json!({"type": "image_url", "image_url": url(media)}))
@@ -77,7 +77,7 @@ fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
         "type": "function",
         "function": {"name": writer.tool_name(call), "arguments": writer.object_text(call)},
     });
-    writer.add_own(call.own.as_ref(), &mut written);
+    writer.add_provider_fields(call.provider_fields.as_ref(), &mut written);
     written
 }
 
@@ -94,7 +94,7 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
         if has_picture { chunks(writer, result) } else { writer.result_text(result).into() };
     message.insert("content".to_owned(), content);
     let mut message = Value::Object(message);
-    writer.add_own(result.own.as_ref(), &mut message);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut message);
     message
 }
 

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 use self::{ids::Ids, read::Node, write::Writer};
 pub use self::{
     repair::{HistoryFix, LastTurn},
-    write::{Converted, HistoryChange},
+    write::{ConvertedHistory, HistoryChange},
 };
 use super::{Dialect, options::PromptCacheTtl};
 
@@ -76,7 +76,7 @@ pub enum ContentPart {
         text: String,
         /// Fields that only its provider understands.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        own: Option<ProviderFields>,
+        provider_fields: Option<ProviderFields>,
     },
     /// A JSON value; tools return it.
     Json(Value),
@@ -86,7 +86,7 @@ pub enum ContentPart {
         media: Media,
         /// Fields that only its provider understands.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        own: Option<ProviderFields>,
+        provider_fields: Option<ProviderFields>,
     },
     /// A block that only its provider understands: thinking, reasoning, a server-side tool.
     Opaque {
@@ -117,7 +117,7 @@ pub struct Media {
     /// The media type, such as `image/png`. A star means unknown: `image/*`.
     pub media_type: String,
     /// Its location.
-    pub at: MediaSource,
+    pub source: MediaSource,
     /// Its name.
     pub name: Option<String>,
 }
@@ -144,7 +144,7 @@ pub struct PastCall {
     pub arguments: Arguments,
     /// Fields that only its provider understands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<ProviderFields>,
+    pub provider_fields: Option<ProviderFields>,
 }
 
 /// The result of a past call.
@@ -161,13 +161,13 @@ pub struct PastResult {
     pub is_error: bool,
     /// Fields that only its provider understands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<ProviderFields>,
+    pub provider_fields: Option<ProviderFields>,
 }
 
 impl ContentPart {
     /// Makes a text part.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text { text: text.into(), own: None }
+        Self::Text { text: text.into(), provider_fields: None }
     }
 }
 
@@ -190,7 +190,12 @@ impl PastCall {
         name: impl Into<ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Self {
-        Self { id: id.into(), name: name.into(), arguments: arguments.into(), own: None }
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            provider_fields: None,
+        }
     }
 
     /// Returns the arguments as an object, if they are one.
@@ -212,7 +217,7 @@ impl PastResult {
             name: None,
             parts: vec![ContentPart::text(text)],
             is_error: false,
-            own: None,
+            provider_fields: None,
         }
     }
 
@@ -270,7 +275,7 @@ impl Transcript {
     ///
     /// # Errors
     /// Fails for a dialect that has no conversation.
-    pub fn write(&self, dialect: Dialect) -> Result<Converted, Error> {
+    pub fn write(&self, dialect: Dialect) -> Result<ConvertedHistory, Error> {
         let (mut whole, mut fixes) = self.repaired(LastTurn::Open);
         let is_one =
             matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
@@ -289,7 +294,7 @@ impl Transcript {
             Dialect::Ollama => ollama::write(&mut writer, messages),
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
-        Ok(Converted { body, changes: writer.into_changes() })
+        Ok(ConvertedHistory { body, changes: writer.into_changes() })
     }
 
     /// Does the same, and marks the system prompt and the last messages for the provider's prompt
@@ -297,7 +302,11 @@ impl Transcript {
     ///
     /// # Errors
     /// Fails for a dialect that has no conversation.
-    pub fn write_cached(&self, dialect: Dialect, keep: PromptCacheTtl) -> Result<Converted, Error> {
+    pub fn write_cached(
+        &self,
+        dialect: Dialect,
+        keep: PromptCacheTtl,
+    ) -> Result<ConvertedHistory, Error> {
         let mut converted = self.write(dialect)?;
         if let Value::Object(body) = &mut converted.body {
             cache_marks::add(body, dialect, keep);

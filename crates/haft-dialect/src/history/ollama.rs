@@ -41,7 +41,7 @@ fn write_assistant(writer: &mut Writer, assistant: &[AssistantPart]) -> Option<V
 fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
     let mut written =
         json!({"function": {"name": writer.tool_name(call), "arguments": writer.object(call)}});
-    writer.add_own(call.own.as_ref(), &mut written);
+    writer.add_provider_fields(call.provider_fields.as_ref(), &mut written);
     written
 }
 
@@ -58,8 +58,10 @@ fn plain<'a>(
     for part in parts {
         match (part, image(part)) {
             (_, Some(data)) => images.push(data),
-            (ContentPart::Fields(own), _) => {
-                for (key, value) in writer.own(Some(own)).into_iter().flatten() {
+            (ContentPart::Fields(provider_fields), _) => {
+                for (key, value) in
+                    writer.provider_fields(Some(provider_fields)).into_iter().flatten()
+                {
                     fields.entry(key.clone()).or_insert_with(|| value.clone());
                 }
             }
@@ -100,7 +102,7 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     if !images.is_empty() {
         message["images"] = images.into();
     }
-    writer.add_own(result.own.as_ref(), &mut message);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut message);
     message
 }
 
@@ -108,7 +110,7 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
 fn image(part: &ContentPart) -> Option<&str> {
     match part {
         ContentPart::Media { media, .. } if media.media_type.starts_with("image/") => {
-            match &media.at {
+            match &media.source {
                 MediaSource::Base64(data) => Some(data),
                 MediaSource::Url(_) => None,
             }

@@ -42,8 +42,11 @@ fn read_assistant(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> 
     }
     if let Some(refusal) = message.str_field("refusal") {
         let fields = Map::from_iter([("type".to_owned(), Value::from("refusal"))]);
-        let own = ProviderFields { dialect: message.dialect, fields };
-        reader.add_part(ContentPart::Text { text: refusal.to_owned(), own: Some(own) });
+        let provider_fields = ProviderFields { dialect: message.dialect, fields };
+        reader.add_part(ContentPart::Text {
+            text: refusal.to_owned(),
+            provider_fields: Some(provider_fields),
+        });
     }
     if let Some(calls) = message.get("tool_calls") {
         for call in calls.items()? {
@@ -65,24 +68,24 @@ fn read_call(reader: &mut Reader, call: &Node<'_>) -> Result<(), Error> {
             custom.need("name")?.text()?,
             Arguments::Text(input.to_owned()),
             // The type is kept as a field: this call is free text, and is written as such.
-            call.own(&["id", "custom", "index"]),
+            call.provider_fields(&["id", "custom", "index"]),
         );
         return Ok(());
     }
     let function = call.need("function")?;
-    let own = call.own(&["id", "type", "function", "index"]);
+    let provider_fields = call.provider_fields(&["id", "type", "function", "index"]);
     let name = function.need("name")?.text()?;
-    reader.call(call.id("id"), name, arguments(function.get("arguments")), own);
+    reader.call(call.id("id"), name, arguments(function.get("arguments")), provider_fields);
     Ok(())
 }
 
 fn read_result(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> {
     let named = ["role", "tool_call_id", "name", "tool_name"];
-    let mut own = None;
+    let mut provider_fields = None;
     let mut answer = Vec::new();
     for part in parts(message, &named)? {
         match part {
-            ContentPart::Fields(fields) => own = Some(fields),
+            ContentPart::Fields(fields) => provider_fields = Some(fields),
             other => answer.push(other),
         }
     }
@@ -93,7 +96,7 @@ fn read_result(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> {
         *text = rest.to_owned();
     }
     let name = message.str_field("name").or_else(|| message.str_field("tool_name"));
-    reader.result(message.id("tool_call_id"), name, answer, is_error, own);
+    reader.result(message.id("tool_call_id"), name, answer, is_error, provider_fields);
     Ok(())
 }
 
@@ -101,7 +104,7 @@ fn read_result(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> {
 fn parts(message: &Node<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> {
     let mut parts = Vec::new();
     let named: Vec<&str> = named.iter().copied().chain(["content", "images"]).collect();
-    parts.extend(message.own(&named).map(ContentPart::Fields));
+    parts.extend(message.provider_fields(&named).map(ContentPart::Fields));
     match message.get("content") {
         Some(Node { value: Value::String(text), .. }) => {
             parts.push(ContentPart::text(text.as_str()))
@@ -117,8 +120,9 @@ fn parts(message: &Node<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> 
         for image in images.items()? {
             let data = image.text()?;
             let media_type = sniff_media_type(data).to_owned();
-            let media = Media { media_type, at: MediaSource::Base64(data.to_owned()), name: None };
-            parts.push(ContentPart::Media { media, own: None });
+            let media =
+                Media { media_type, source: MediaSource::Base64(data.to_owned()), name: None };
+            parts.push(ContentPart::Media { media, provider_fields: None });
         }
     }
     Ok(parts)
@@ -131,15 +135,21 @@ fn part(node: &Node<'_>) -> Result<ContentPart, Error> {
     let found = match node.str_field("type") {
         Some("text") => {
             let text = node.need("text")?.text()?.to_owned();
-            return Ok(ContentPart::Text { text, own: node.own(&["type", "text"]) });
+            return Ok(ContentPart::Text {
+                text,
+                provider_fields: node.provider_fields(&["type", "text"]),
+            });
         }
         Some("refusal") => {
             let text = node.need("refusal")?.text()?.to_owned();
-            return Ok(ContentPart::Text { text, own: node.own(&["refusal"]) });
+            return Ok(ContentPart::Text {
+                text,
+                provider_fields: node.provider_fields(&["refusal"]),
+            });
         }
         Some("image_url") => node.get("image_url").and_then(|image| {
             let url = image.value.as_str().or_else(|| image.str_field("url"))?;
-            Some((media(url, "image/*", None), image.own(&["url"])))
+            Some((media(url, "image/*", None), image.provider_fields(&["url"])))
         }),
         Some("document_url") => node
             .str_field("document_url")
@@ -150,14 +160,14 @@ fn part(node: &Node<'_>) -> Result<ContentPart, Error> {
         }),
         Some("input_audio") => node.get("input_audio").and_then(|audio| {
             let media_type = format!("audio/{}", audio.str_field("format")?);
-            let at = MediaSource::Base64(audio.str_field("data")?.to_owned());
-            Some((Media { media_type, at, name: None }, None))
+            let source = MediaSource::Base64(audio.str_field("data")?.to_owned());
+            Some((Media { media_type, source, name: None }, None))
         }),
         Some(_) => None,
         None => return Err(node.unexpected("a part with a `type`")),
     };
     Ok(match found {
-        Some((media, own)) => ContentPart::Media { media, own },
+        Some((media, provider_fields)) => ContentPart::Media { media, provider_fields },
         None => node.opaque(),
     })
 }
@@ -233,8 +243,10 @@ impl Draft {
         let mut draft = Self { blocks: Vec::new(), fields: Map::new() };
         for part in parts {
             match part {
-                ContentPart::Fields(own) => {
-                    for (key, value) in writer.own(Some(own)).into_iter().flatten() {
+                ContentPart::Fields(provider_fields) => {
+                    for (key, value) in
+                        writer.provider_fields(Some(provider_fields)).into_iter().flatten()
+                    {
                         draft.fields.entry(key.clone()).or_insert_with(|| value.clone());
                     }
                 }
@@ -280,8 +292,8 @@ fn block(
 ) -> Option<Value> {
     let text = |text: String| json!({"type": "text", "text": text});
     match part {
-        ContentPart::Text { text: words, own } => {
-            let fields = writer.own(own.as_ref());
+        ContentPart::Text { text: words, provider_fields } => {
+            let fields = writer.provider_fields(provider_fields.as_ref());
             let is_refusal = fields.is_some_and(|fields| fields.contains_key("type"));
             let mut block = if is_refusal {
                 json!({"type": "refusal", "refusal": words})
@@ -293,10 +305,12 @@ fn block(
             }
             (!words.is_empty()).then_some(block)
         }
-        ContentPart::Media { media: of, own } => {
+        ContentPart::Media { media: of, provider_fields } => {
             let Some(mut block) = media(of) else { return writer.plain(part).map(text) };
             if let Some(Value::Object(image)) = block.get_mut("image_url") {
-                for (key, value) in writer.own(own.as_ref()).into_iter().flatten() {
+                for (key, value) in
+                    writer.provider_fields(provider_fields.as_ref()).into_iter().flatten()
+                {
                     image.insert(key.clone(), value.clone());
                 }
             }
@@ -308,8 +322,8 @@ fn block(
 }
 
 fn media_block(media: &Media) -> Option<Value> {
-    let is_held = matches!(media.at, MediaSource::Base64(_));
-    match (media.media_type.as_str(), &media.at) {
+    let is_held = matches!(media.source, MediaSource::Base64(_));
+    match (media.media_type.as_str(), &media.source) {
         (kind, _) if kind.starts_with("image/") && (!is_held || !kind.contains('*')) => {
             Some(json!({"type": "image_url", "image_url": {"url": url(media)}}))
         }
@@ -326,9 +340,9 @@ fn media_block(media: &Media) -> Option<Value> {
 }
 
 fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
-    let is_custom = call.own.as_ref().is_some_and(|own| {
-        own.dialect == Dialect::OpenAiChat
-            && own.fields.get("type").and_then(Value::as_str) == Some("custom")
+    let is_custom = call.provider_fields.as_ref().is_some_and(|provider_fields| {
+        provider_fields.dialect == Dialect::OpenAiChat
+            && provider_fields.fields.get("type").and_then(Value::as_str) == Some("custom")
     });
     let id = writer.id(&call.id);
     let name = writer.tool_name(call);
@@ -342,7 +356,7 @@ fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
             "function": {"name": name, "arguments": writer.object_text(call)},
         }),
     };
-    writer.add_own(call.own.as_ref(), &mut written);
+    writer.add_provider_fields(call.provider_fields.as_ref(), &mut written);
     written
 }
 
@@ -352,6 +366,6 @@ fn answer(writer: &mut Writer, result: &PastResult) -> Value {
         "tool_call_id": writer.id(&result.id),
         "content": writer.result_text(result),
     });
-    writer.add_own(result.own.as_ref(), &mut message);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut message);
     message
 }

@@ -46,14 +46,14 @@ fn read_items(reader: &mut Reader, items: Vec<Node<'_>>) -> Result<(), Error> {
                 item.id("call_id"),
                 item.need("name")?.text()?,
                 arguments(item.get("arguments")),
-                item.own(&["type", "call_id", "name", "arguments"]),
+                item.provider_fields(&["type", "call_id", "name", "arguments"]),
             ),
             Some("custom_tool_call") => reader.call(
                 item.id("call_id"),
                 item.need("name")?.text()?,
                 Arguments::Text(item.str_field("input").unwrap_or_default().to_owned()),
                 // The type is kept as a field: this call is free text, and is written as such.
-                item.own(&["call_id", "name", "input"]),
+                item.provider_fields(&["call_id", "name", "input"]),
             ),
             Some("function_call_output" | "custom_tool_call_output") => {
                 read_output(reader, &item)?;
@@ -76,10 +76,10 @@ fn read_message(reader: &mut Reader, item: &Node<'_>) -> Result<(), Error> {
         Some("developer") => &["type", "content"],
         _ => &["type", "role", "content"],
     };
-    let own = item.own(named).map(|own| own.fields);
+    let provider_fields = item.provider_fields(named).map(|provider_fields| provider_fields.fields);
     let parts = contents(&content)?
         .iter()
-        .map(|node| part(node, own.as_ref()))
+        .map(|node| part(node, provider_fields.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
     match role {
         Some("user") => reader.user(parts),
@@ -106,8 +106,8 @@ fn read_output(reader: &mut Reader, item: &Node<'_>) -> Result<(), Error> {
             parts.remove(0);
         }
     }
-    let own = item.own(&["type", "call_id", "output"]);
-    reader.result(item.id("call_id"), None, parts, is_error, own);
+    let provider_fields = item.provider_fields(&["type", "call_id", "output"]);
+    reader.result(item.id("call_id"), None, parts, is_error, provider_fields);
     Ok(())
 }
 
@@ -116,25 +116,31 @@ fn contents<'a>(content: &Node<'a>) -> Result<Vec<Node<'a>>, Error> {
 }
 
 fn part(node: &Node<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPart, Error> {
-    let own = |named: &[&str]| {
-        let mut fields = node.own(named).map(|own| own.fields).unwrap_or_default();
+    let provider_fields = |named: &[&str]| {
+        let mut fields = node
+            .provider_fields(named)
+            .map(|provider_fields| provider_fields.fields)
+            .unwrap_or_default();
         if let Some(item) = item {
             fields.insert(ITEM.to_owned(), Value::Object(item.clone()));
         }
         (!fields.is_empty()).then_some(ProviderFields { dialect: Dialect::OpenAiResponses, fields })
     };
     if let Some(text) = node.value.as_str() {
-        return Ok(ContentPart::Text { text: text.to_owned(), own: own(&[]) });
+        return Ok(ContentPart::Text {
+            text: text.to_owned(),
+            provider_fields: provider_fields(&[]),
+        });
     }
     match node.str_field("type") {
         Some("input_text" | "output_text" | "text") => {
             let text = node.need("text")?.text()?.to_owned();
-            Ok(ContentPart::Text { text, own: own(&["type", "text"]) })
+            Ok(ContentPart::Text { text, provider_fields: provider_fields(&["type", "text"]) })
         }
         // A refusal is text with a type; the type is kept.
         Some("refusal") => {
             let text = node.need("refusal")?.text()?.to_owned();
-            Ok(ContentPart::Text { text, own: own(&["refusal"]) })
+            Ok(ContentPart::Text { text, provider_fields: provider_fields(&["refusal"]) })
         }
         Some("input_image") if node.str_field("image_url").is_some() => {
             let url = node.str_field("image_url").unwrap_or_default();
@@ -144,7 +150,7 @@ fn part(node: &Node<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPar
                 Some("auto") => &["type", "image_url", "detail"],
                 _ => &["type", "image_url"],
             };
-            Ok(ContentPart::Media { media, own: own(named) })
+            Ok(ContentPart::Media { media, provider_fields: provider_fields(named) })
         }
         Some("input_file") => {
             let name = node.str_field("filename");
@@ -152,7 +158,12 @@ fn part(node: &Node<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPar
             Ok(match address {
                 Some(url) => ContentPart::Media {
                     media: media(url, "application/pdf", name),
-                    own: own(&["type", "file_data", "file_url", "filename"]),
+                    provider_fields: provider_fields(&[
+                        "type",
+                        "file_data",
+                        "file_url",
+                        "filename",
+                    ]),
                 },
                 None => node.opaque(),
             })
@@ -281,8 +292,8 @@ fn write_assistant_items(writer: &mut Writer, assistant: &[AssistantPart], items
                 }
             }
             AssistantPart::Part(ContentPart::Text { text, .. }) if text.is_empty() => {}
-            AssistantPart::Part(ContentPart::Text { text, own }) => {
-                match writer.own(own.as_ref()) {
+            AssistantPart::Part(ContentPart::Text { text, provider_fields }) => {
+                match writer.provider_fields(provider_fields.as_ref()) {
                     Some(fields) => {
                         let part = output_text(text, fields);
                         draft.add("assistant", fields.get(ITEM), part, items);
@@ -325,9 +336,10 @@ fn output_text(text: &str, fields: &Map<String, Value>) -> Value {
 fn is_custom(call: &PastCall) -> bool {
     let is_text = matches!(call.arguments, Arguments::Text(_));
     is_text
-        && call.own.as_ref().is_some_and(|own| {
-            own.dialect == Dialect::OpenAiResponses
-                && own.fields.get("type").and_then(Value::as_str) == Some("custom_tool_call")
+        && call.provider_fields.as_ref().is_some_and(|provider_fields| {
+            provider_fields.dialect == Dialect::OpenAiResponses
+                && provider_fields.fields.get("type").and_then(Value::as_str)
+                    == Some("custom_tool_call")
         })
 }
 
@@ -346,7 +358,7 @@ fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
             "arguments": writer.object_text(call),
         }),
     };
-    writer.add_own(call.own.as_ref(), &mut item);
+    writer.add_provider_fields(call.provider_fields.as_ref(), &mut item);
     item
 }
 
@@ -377,18 +389,18 @@ fn output(writer: &mut Writer, result: &PastResult, is_custom: bool) -> Value {
     };
     let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
     let mut item = json!({"type": kind, "call_id": writer.id(&result.id), "output": output});
-    writer.add_own(result.own.as_ref(), &mut item);
+    writer.add_provider_fields(result.provider_fields.as_ref(), &mut item);
     item
 }
 
 /// Makes an input part, and returns the fields of its item.
 fn input<'a>(writer: &mut Writer, part: &'a ContentPart) -> Option<(Value, Option<&'a Value>)> {
-    let (mut written, own) = match part {
-        ContentPart::Text { text, own } => {
-            (json!({"type": "input_text", "text": text}), own.as_ref())
+    let (mut written, provider_fields) = match part {
+        ContentPart::Text { text, provider_fields } => {
+            (json!({"type": "input_text", "text": text}), provider_fields.as_ref())
         }
-        ContentPart::Media { media, own } => match media_block(media) {
-            Some(part) => (part, own.as_ref()),
+        ContentPart::Media { media, provider_fields } => match media_block(media) {
+            Some(part) => (part, provider_fields.as_ref()),
             None => (json!({"type": "input_text", "text": writer.describe_media(media)}), None),
         },
         ContentPart::Opaque { dialect, value } => {
@@ -399,7 +411,7 @@ fn input<'a>(writer: &mut Writer, part: &'a ContentPart) -> Option<(Value, Optio
             (json!({"type": "input_text", "text": text}), None)
         }
     };
-    let fields = writer.own(own);
+    let fields = writer.provider_fields(provider_fields);
     for (key, value) in fields.into_iter().flatten().filter(|(key, _)| *key != ITEM) {
         written[key] = value.clone();
     }
@@ -409,18 +421,19 @@ fn input<'a>(writer: &mut Writer, part: &'a ContentPart) -> Option<(Value, Optio
 
 fn media_block(media: &Media) -> Option<Value> {
     if media.media_type.starts_with("image/") {
-        let is_known = !media.media_type.contains('*') || matches!(media.at, MediaSource::Url(_));
+        let is_known =
+            !media.media_type.contains('*') || matches!(media.source, MediaSource::Url(_));
         let image = || json!({"type": "input_image", "image_url": url(media), "detail": "auto"});
         return is_known.then(image);
     }
     if media.media_type != "application/pdf" {
         return None;
     }
-    let mut part = match &media.at {
+    let mut part = match &media.source {
         MediaSource::Url(url) => json!({"type": "input_file", "file_url": url}),
         MediaSource::Base64(_) => json!({"type": "input_file", "file_data": url(media)}),
     };
-    if matches!(media.at, MediaSource::Base64(_)) {
+    if matches!(media.source, MediaSource::Base64(_)) {
         part["filename"] = Value::from(media.name.as_deref().unwrap_or("document.pdf"));
     }
     Some(part)

@@ -25,12 +25,12 @@ pub(super) const FAILED: &str = "[this call failed]";
 pub(super) struct Node<'a> {
     pub(super) dialect: Dialect,
     pub(super) value: &'a Value,
-    place: String,
+    pointer: String,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn root(dialect: Dialect, value: &'a Value) -> Self {
-        Self { dialect, value, place: String::new() }
+        Self { dialect, value, pointer: String::new() }
     }
 
     /// Returns the list of messages: this value, or the one under `key`.
@@ -48,7 +48,7 @@ impl<'a> Node<'a> {
     /// Returns the value under a key, unless it is missing or null.
     pub(super) fn get(&self, key: &str) -> Option<Node<'a>> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Node { dialect: self.dialect, value, place: format!("{}/{key}", self.place) })
+        Some(Node { dialect: self.dialect, value, pointer: format!("{}/{key}", self.pointer) })
     }
 
     /// Returns the value under the first of these keys that is there.
@@ -65,7 +65,7 @@ impl<'a> Node<'a> {
         let node = |(index, value)| Node {
             dialect: self.dialect,
             value,
-            place: format!("{}/{index}", self.place),
+            pointer: format!("{}/{index}", self.pointer),
         };
         Ok(items.iter().enumerate().map(node).collect())
     }
@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the fields that the reader did not name. Empty ones are dropped.
-    pub(super) fn own(&self, named: &[&str]) -> Option<ProviderFields> {
+    pub(super) fn provider_fields(&self, named: &[&str]) -> Option<ProviderFields> {
         let says = |value: &Value| match value {
             Value::Null => false,
             Value::Array(items) => !items.is_empty(),
@@ -113,7 +113,7 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn unexpected(&self, wanted: &str) -> Error {
-        let place = if self.place.is_empty() { "/" } else { &self.place };
+        let pointer = if self.pointer.is_empty() { "/" } else { &self.pointer };
         let found = match self.value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
         Error::new(
             ErrorKind::BadHistory,
             format!(
-                "not a valid {} history: at `{place}` found {found}, expected {wanted}",
+                "not a valid {} history: at `{pointer}` found {found}, expected {wanted}",
                 self.dialect
             ),
         )
@@ -181,16 +181,16 @@ impl Reader {
         id: Option<&str>,
         name: &str,
         arguments: Arguments,
-        own: Option<ProviderFields>,
+        provider_fields: Option<ProviderFields>,
     ) {
         if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
             self.assistant();
         }
-        let place = self.messages.len() - 1;
-        let id = id.map_or_else(|| ids::positional_id(place, self.open.ids.len()), CallId::from);
+        let pointer = self.messages.len() - 1;
+        let id = id.map_or_else(|| ids::positional_id(pointer, self.open.ids.len()), CallId::from);
         let name = ToolName::from(name);
         self.open.add(id.clone(), name.clone());
-        self.push(AssistantPart::Call(PastCall { id, name, arguments, own }));
+        self.push(AssistantPart::Call(PastCall { id, name, arguments, provider_fields }));
     }
 
     fn push(&mut self, assistant: AssistantPart) {
@@ -211,7 +211,7 @@ impl Reader {
         name: Option<&str>,
         parts: Vec<ContentPart>,
         is_error: bool,
-        own: Option<ProviderFields>,
+        provider_fields: Option<ProviderFields>,
     ) {
         let id = match id {
             Some(id) => {
@@ -227,7 +227,8 @@ impl Reader {
                 ))
             }),
         };
-        let result = PastResult { id, name: name.map(ToolName::from), parts, is_error, own };
+        let result =
+            PastResult { id, name: name.map(ToolName::from), parts, is_error, provider_fields };
         match self.messages.last_mut() {
             Some(Message::Results(results)) => results.push(result),
             _ => self.messages.push(Message::Results(vec![result])),
@@ -290,7 +291,7 @@ fn arguments_text(text: &str) -> Arguments {
         return Arguments::Json(Value::Object(Map::new()));
     }
     match serde_json::from_str::<Value>(text) {
-        Ok(value) if parse::keeps_all(text, &value) => arguments_json(&value),
+        Ok(value) if parse::is_lossless(text, &value) => arguments_json(&value),
         _ => Arguments::Text(text.to_owned()),
     }
 }
@@ -314,12 +315,14 @@ pub(super) fn media(url: &str, fallback: &str, name: Option<&str>) -> Media {
     match held {
         Some((kind, data)) => Media {
             media_type: if kind.is_empty() { fallback } else { kind }.to_owned(),
-            at: MediaSource::Base64(data.to_owned()),
+            source: MediaSource::Base64(data.to_owned()),
             name,
         },
-        None => {
-            Media { media_type: fallback.to_owned(), at: MediaSource::Url(url.to_owned()), name }
-        }
+        None => Media {
+            media_type: fallback.to_owned(),
+            source: MediaSource::Url(url.to_owned()),
+            name,
+        },
     }
 }
 

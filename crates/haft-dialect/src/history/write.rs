@@ -27,7 +27,7 @@ const BOOKKEEPING_FIELDS: &[&str] = &["id", "status", "type", "index", "role", "
 /// A conversation in one dialect.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Converted {
+pub struct ConvertedHistory {
     /// The request fields that hold the conversation, such as `system` and `messages`.
     pub body: Value,
     /// What differs from the source.
@@ -207,8 +207,8 @@ impl Writer {
 
     /// Returns the tool of a result.
     pub(super) fn name(&self, result: &PastResult) -> String {
-        let own = || result.name.as_ref().map(|name| name.as_str().to_owned());
-        self.names.get(&result.id).cloned().or_else(own).unwrap_or_default()
+        let named = || result.name.as_ref().map(|name| name.as_str().to_owned());
+        self.names.get(&result.id).cloned().or_else(named).unwrap_or_default()
     }
 
     /// Writes all system text together, and records a change for text that was not at the front.
@@ -234,29 +234,33 @@ impl Writer {
     }
 
     /// Returns fields that the target understands; those of another provider are dropped.
-    pub(super) fn own<'a>(
+    pub(super) fn provider_fields<'a>(
         &mut self,
-        own: Option<&'a ProviderFields>,
+        provider_fields: Option<&'a ProviderFields>,
     ) -> Option<&'a Map<String, Value>> {
-        let own = own?;
-        if own.dialect.family() == self.dialect {
-            return Some(&own.fields);
+        let provider_fields = provider_fields?;
+        if provider_fields.dialect.family() == self.dialect {
+            return Some(&provider_fields.fields);
         }
-        let names: Vec<String> = own
+        let names: Vec<String> = provider_fields
             .fields
             .keys()
             .filter(|key| !BOOKKEEPING_FIELDS.contains(&key.as_str()))
             .map(|key| format!("`{key}`"))
             .collect();
         if !names.is_empty() {
-            self.leave_out(own.dialect, names.join(", "));
+            self.leave_out(provider_fields.dialect, names.join(", "));
         }
         None
     }
 
     /// Adds fields that the target understands. What is already there stays.
-    pub(super) fn add_own(&mut self, own: Option<&ProviderFields>, into: &mut Value) {
-        if let (Some(fields), Value::Object(into)) = (self.own(own), into) {
+    pub(super) fn add_provider_fields(
+        &mut self,
+        provider_fields: Option<&ProviderFields>,
+        into: &mut Value,
+    ) {
+        if let (Some(fields), Value::Object(into)) = (self.provider_fields(provider_fields), into) {
             for (key, value) in fields {
                 into.entry(key.clone()).or_insert_with(|| value.clone());
             }
@@ -289,7 +293,7 @@ impl Writer {
     pub(super) fn describe_media(&mut self, media: &Media) -> String {
         let media_type = media.media_type.clone();
         let name = media.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
-        let text = match &media.at {
+        let text = match &media.source {
             MediaSource::Url(url) => format!("[{media_type}{name} at {url}]"),
             MediaSource::Base64(_) => format!("[{media_type}{name}, left out]"),
         };
@@ -301,21 +305,21 @@ impl Writer {
     /// text.
     pub(super) fn plain(&mut self, part: &ContentPart) -> Option<String> {
         match part {
-            ContentPart::Text { text, own } => {
-                self.own(own.as_ref());
+            ContentPart::Text { text, provider_fields } => {
+                self.provider_fields(provider_fields.as_ref());
                 Some(text.clone())
             }
             ContentPart::Json(value) => Some(value.to_string()),
-            ContentPart::Media { media, own } => {
-                self.own(own.as_ref());
+            ContentPart::Media { media, provider_fields } => {
+                self.provider_fields(provider_fields.as_ref());
                 Some(self.describe_media(media))
             }
             ContentPart::Opaque { dialect, value } => {
                 self.leave_out(*dialect, described(value));
                 None
             }
-            ContentPart::Fields(own) => {
-                self.own(Some(own));
+            ContentPart::Fields(provider_fields) => {
+                self.provider_fields(Some(provider_fields));
                 None
             }
         }
@@ -385,12 +389,12 @@ impl Tools {
     }
 
     /// Returns the target name, and whether this is the first request for it.
-    fn name(&mut self, own: &ToolName) -> (String, bool) {
-        if let Some(name) = self.given.get(own) {
+    fn name(&mut self, provider_fields: &ToolName) -> (String, bool) {
+        if let Some(name) = self.given.get(provider_fields) {
             return (name.clone(), false);
         }
-        let name = self.names.assign(own.as_str());
-        self.given.insert(own.clone(), name.clone());
+        let name = self.names.assign(provider_fields.as_str());
+        self.given.insert(provider_fields.clone(), name.clone());
         (name, true)
     }
 }
@@ -442,7 +446,7 @@ pub(super) fn mark_failure(is_error: bool, text: String) -> String {
 
 /// Returns the URL of an image or file; a `data:` URL if its bytes are inline.
 pub(super) fn url(media: &Media) -> String {
-    match &media.at {
+    match &media.source {
         MediaSource::Url(url) => url.clone(),
         MediaSource::Base64(data) => format!("data:{};base64,{data}", media.media_type),
     }

@@ -16,7 +16,7 @@ mod openai;
 
 use haft_schema::{
     Formats, Loss, LossKind, Schema,
-    lowering::{self, Document, Lowered, LoweringRules},
+    lowering::{self, Document, LoweredSchema, LoweringRules},
 };
 use serde_json::{Map, Value, json};
 
@@ -296,12 +296,12 @@ impl Dialect {
         self,
         definition: &ToolDefinition<'_>,
         name: &str,
-        lowered: Lowered,
+        lowered: LoweredSchema,
         strict: bool,
         not_strict: Option<String>,
         options: &ExportOptions,
     ) -> ExportedTool {
-        let Lowered { schema, losses, notes, renamed } = lowered;
+        let LoweredSchema { schema, losses, notes, renamed } = lowered;
         let mut report = losses;
         if name != definition.name {
             let note = format!("`{}` is called `{name}` here", definition.name);
@@ -375,7 +375,7 @@ fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
 }
 
 /// The last resort: any object, with the schema in the description.
-fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
+fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> LoweredSchema {
     let mut schema = Map::new();
     schema.insert("type".into(), json!("object"));
     schema.insert("properties".into(), json!({}));
@@ -386,7 +386,7 @@ fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered
     } else {
         whole
     };
-    Lowered {
+    LoweredSchema {
         schema,
         losses: vec![Loss::new(
             LossKind::Widened,

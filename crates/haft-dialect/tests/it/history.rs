@@ -4,7 +4,7 @@ use haft_core::{Arguments, ErrorKind};
 use haft_dialect::{
     Dialect, ExportOptions, ToolDefinition, ToolExport,
     history::{
-        AssistantPart, ContentPart, Converted, HistoryChange, HistoryFix, LastTurn, Media,
+        AssistantPart, ContentPart, ConvertedHistory, HistoryChange, HistoryFix, LastTurn, Media,
         MediaSource, Message, PastCall, PastResult, ProviderFields, Transcript,
     },
 };
@@ -125,11 +125,11 @@ fn weather(dialect: Dialect) -> Value {
     }
 }
 
-fn write(transcript: &Transcript, dialect: Dialect) -> Converted {
+fn write(transcript: &Transcript, dialect: Dialect) -> ConvertedHistory {
     transcript.write(dialect).unwrap()
 }
 
-fn carry(history: &Value, from: Dialect, to: Dialect) -> Converted {
+fn carry(history: &Value, from: Dialect, to: Dialect) -> ConvertedHistory {
     write(&from.read_history(history).unwrap(), to)
 }
 
@@ -347,10 +347,10 @@ fn images_are_converted_or_described_in_text() {
     let picture = ContentPart::Media {
         media: Media {
             media_type: "image/png".into(),
-            at: MediaSource::Base64("iVBORw==".into()),
+            source: MediaSource::Base64("iVBORw==".into()),
             name: None,
         },
-        own: None,
+        provider_fields: None,
     };
     let result =
         PastResult { parts: vec![ContentPart::text("see"), picture], ..PastResult::new("c1", "") };
@@ -560,7 +560,7 @@ fn calls_paired_by_order_are_not_left_partially_answered() {
 
 // Properties.
 
-fn own(dialect: Dialect, fields: Value) -> ProviderFields {
+fn provider_fields(dialect: Dialect, fields: Value) -> ProviderFields {
     ProviderFields { dialect, fields: fields.as_object().unwrap().clone() }
 }
 
@@ -597,9 +597,9 @@ fn a_medium() -> impl Strategy<Value = ContentPart> {
         ("application/pdf", MediaSource::Base64("JVBERg==".to_owned()), Some("a b.pdf".to_owned())),
         ("audio/wav", MediaSource::Base64("UklG".to_owned()), None),
     ])
-    .prop_map(|(media_type, at, name)| ContentPart::Media {
-        media: Media { media_type: media_type.to_owned(), at, name },
-        own: None,
+    .prop_map(|(media_type, source, name)| ContentPart::Media {
+        media: Media { media_type: media_type.to_owned(), source, name },
+        provider_fields: None,
     })
 }
 
@@ -610,9 +610,9 @@ fn a_call() -> impl Strategy<Value = AssistantPart> {
         Arguments::Text("{\"cut\": ".to_owned()),
     ]);
     (an_id(), "[fgh]", arguments, any::<bool>()).prop_map(|(id, name, arguments, is_signed)| {
-        let signed = || own(Dialect::Gemini, json!({"thoughtSignature": "c2ln"}));
-        let own = is_signed.then(signed);
-        PastCall { own, ..PastCall::new(id, name, arguments) }.into()
+        let signed = || provider_fields(Dialect::Gemini, json!({"thoughtSignature": "c2ln"}));
+        let provider_fields = is_signed.then(signed);
+        PastCall { provider_fields, ..PastCall::new(id, name, arguments) }.into()
     })
 }
 

@@ -32,10 +32,10 @@ impl ScriptDir {
     }
 
     pub(crate) fn project(&self) -> ProjectDir {
-        let mut place = ProjectDir::new(self.0.path());
-        place.variables.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
-        place.variables.insert("API_KEY".to_owned(), "hunter2".to_owned());
-        place
+        let mut project_dir = ProjectDir::new(self.0.path());
+        project_dir.variables.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
+        project_dir.variables.insert("API_KEY".to_owned(), "hunter2".to_owned());
+        project_dir
     }
 
     /// Writes a script and returns a handler that runs it.

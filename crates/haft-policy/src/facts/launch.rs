@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_shell::{Command, Program, RedirectKind, Script, Word, WordPiece, Wrappers};
+use haft_shell::{Program, RedirectKind, Script, SimpleCommand, Word, WordPiece, Wrappers};
 use smallvec::SmallVec;
 
 use crate::path_resolver::{PathResolver, normalize_lexically};
@@ -75,7 +75,7 @@ impl Directories {
     }
 
     /// Returns what a command launches, and advances to the directories after it.
-    pub(super) fn launches(&mut self, command: &Command) -> Vec<Launch> {
+    pub(super) fn launches(&mut self, command: &SimpleCommand) -> Vec<Launch> {
         let views = views(command);
         let mut found = if moves_itself(&views) {
             launches(&views, None)
@@ -93,7 +93,7 @@ impl Directories {
         found
     }
 
-    fn follow(&mut self, command: &Command) {
+    fn follow(&mut self, command: &SimpleCommand) {
         let target = match &*command.words {
             [name, target] if name.literal() == Some("cd") => target.literal(),
             _ => None,
@@ -122,14 +122,14 @@ fn starts_with(word: &Word, text: &str) -> bool {
 }
 
 /// Returns whether a command sets where programs are searched.
-fn sets_path(command: &Command) -> bool {
+fn sets_path(command: &SimpleCommand) -> bool {
     command.assignments.iter().any(|set| set.name == "PATH")
         || command.words.iter().any(|word| starts_with(word, "PATH="))
 }
 
 /// Returns whether commands after this one may start in another directory.
-fn changes(command: &Command, views: &[Cow<'_, Command>]) -> bool {
-    let is_mover = |view: &Cow<'_, Command>| match view.words.first().map(Word::literal) {
+fn changes(command: &SimpleCommand, views: &[Cow<'_, SimpleCommand>]) -> bool {
+    let is_mover = |view: &Cow<'_, SimpleCommand>| match view.words.first().map(Word::literal) {
         Some(Some(name)) => {
             matches!(name, "cd" | "pushd" | "popd" | "chdir" | "eval" | "source" | ".")
         }
@@ -141,8 +141,8 @@ fn changes(command: &Command, views: &[Cow<'_, Command>]) -> bool {
 }
 
 /// Returns whether a command starts what it launches in another directory.
-fn moves_itself(views: &[Cow<'_, Command>]) -> bool {
-    let elsewhere = |view: &Cow<'_, Command>| {
+fn moves_itself(views: &[Cow<'_, SimpleCommand>]) -> bool {
+    let elsewhere = |view: &Cow<'_, SimpleCommand>| {
         let given = |options: &[&str]| {
             let words = view.words.iter().skip(1).filter_map(Word::literal);
             words.into_iter().any(|word| options.iter().any(|own| word.starts_with(own)))
@@ -162,12 +162,12 @@ fn moves_itself(views: &[Cow<'_, Command>]) -> bool {
     views.iter().any(elsewhere) || views.iter().skip(1).any(|view| changes_alone(view))
 }
 
-fn changes_alone(command: &Command) -> bool {
+fn changes_alone(command: &SimpleCommand) -> bool {
     matches!(command.words.first().and_then(Word::literal), Some("cd" | "pushd" | "popd" | "chdir"))
 }
 
 /// Returns the commands that a command starts, itself included. The common case copies nothing.
-fn views(command: &Command) -> SmallVec<[Cow<'_, Command>; 1]> {
+fn views(command: &SimpleCommand) -> SmallVec<[Cow<'_, SimpleCommand>; 1]> {
     if command.may_wrap(Wrappers::All) {
         let views = command.unwrapped(Wrappers::All).into_iter();
         views.map(|view| Cow::Owned(view.command)).collect()
@@ -177,7 +177,7 @@ fn views(command: &Command) -> SmallVec<[Cow<'_, Command>; 1]> {
 }
 
 /// Returns the programs that a command runs by a path or by an interpreter.
-fn launches(views: &[Cow<'_, Command>], directories: Option<&[PathBuf]>) -> Vec<Launch> {
+fn launches(views: &[Cow<'_, SimpleCommand>], directories: Option<&[PathBuf]>) -> Vec<Launch> {
     let mut found = Vec::new();
     for view in views {
         let words = &view.words;

@@ -21,7 +21,7 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
-use haft_shell::{Command, CommandEffect, Kind, RedirectKind, Word};
+use haft_shell::{CommandEffect, Kind, RedirectKind, SimpleCommand, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -142,7 +142,7 @@ pub(crate) enum Part {
     /// The call as such: what it does beyond its other parts, or its only part.
     Call,
     /// One simple command.
-    Command(haft_shell::Command),
+    Command(haft_shell::SimpleCommand),
     /// A command that cannot be parsed, and why.
     Unreadable(String),
     /// A file or directory.
@@ -491,7 +491,7 @@ impl<'a> Facts<'a> {
                 // A list may be several commands or the argv of one: it is judged as both.
                 if about == ArgumentKind::Command && list.len() > 1 {
                     let words = list.iter().filter_map(Value::as_str).map(Word::text).collect();
-                    self.add(Part::Command(Command { words, ..Command::default() }));
+                    self.add(Part::Command(SimpleCommand { words, ..SimpleCommand::default() }));
                 }
             }
             _ => self.add_unknown(about, "it is neither a string nor a list of strings"),
@@ -626,7 +626,7 @@ impl<'a> Facts<'a> {
 
     /// Adds the programs that a command launches, which is or will be the next part. The same
     /// command in another directory is the same part, but may launch other files.
-    fn add_launches(&mut self, command: &Command, launched: Vec<Launch>) {
+    fn add_launches(&mut self, command: &SimpleCommand, launched: Vec<Launch>) {
         let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
         let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
         if self.launches.len() + launched.len() > MAX_MENTIONS {
@@ -687,7 +687,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds the files that the redirections of a command open.
-    fn add_redirects(&mut self, command: &Command, moves: bool) {
+    fn add_redirects(&mut self, command: &SimpleCommand, moves: bool) {
         for redirect in &command.redirects {
             let operation = match redirect.kind {
                 RedirectKind::Here | RedirectKind::Duplicate => continue,
@@ -786,7 +786,7 @@ pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
 }
 
 /// Whether a command may change the directory that later redirections are resolved from.
-fn moves(command: &Command) -> bool {
+fn moves(command: &SimpleCommand) -> bool {
     let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
     let first = command.words.first().map(Word::literal);
     first == Some(None)

@@ -5,7 +5,7 @@
 //! does with its arguments; the sandbox is the boundary.
 
 use haft_core::Operation;
-use haft_shell::{Command, Word, WordPiece, Wrappers};
+use haft_shell::{SimpleCommand, Word, WordPiece, Wrappers};
 
 /// Programs that read the files they are given.
 const READERS: &[&str] = &[
@@ -89,7 +89,7 @@ pub(super) enum NamedFile {
 }
 
 /// Returns the files that a command names, also behind wrappers.
-pub(super) fn named_files(command: &Command) -> Vec<NamedFile> {
+pub(super) fn named_files(command: &SimpleCommand) -> Vec<NamedFile> {
     let mut found = Vec::new();
     if command.may_wrap(Wrappers::All) {
         command.unwrapped(Wrappers::All).iter().for_each(|view| look(&view.command, &mut found));
@@ -99,7 +99,7 @@ pub(super) fn named_files(command: &Command) -> Vec<NamedFile> {
     found
 }
 
-fn look(command: &Command, found: &mut Vec<NamedFile>) {
+fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
     let Some(program) = command.words.first().and_then(Word::literal) else { return };
     let name = program.rsplit('/').next().unwrap_or(program);
     let edits = name == "sed" && command.words.iter().any(|word| starts_with(word, "-i"));

@@ -130,14 +130,14 @@ impl CommandTool {
 
     /// Returns the command as it was written, for people.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn command_text(&self) -> String {
         self.command.shown()
     }
 
     /// Returns the capabilities that the sandbox gives it: the declared ones, or none. Policies
     /// treat undeclared as everything, and the sandbox treats it as nothing.
     #[must_use]
-    pub fn given(&self) -> Capabilities {
+    pub fn granted_capabilities(&self) -> Capabilities {
         self.spec.capabilities.unwrap_or(Capabilities::NONE)
     }
 }
@@ -216,8 +216,8 @@ pub(super) fn read(
     if reader.mistakes.count() > before {
         return None;
     }
-    let (command, place) = (command?, reader.place(entry.at));
-    Some(CommandTool { spec, input_schema, cwd, success, location: place, layer, command, stdin })
+    let (command, location) = (command?, reader.location(entry.at));
+    Some(CommandTool { spec, input_schema, cwd, success, location, layer, command, stdin })
 }
 
 /// Reports parameters that are never used.

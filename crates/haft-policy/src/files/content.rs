@@ -21,17 +21,17 @@ pub(super) struct FileContent {
     /// The file itself.
     pub(super) location: SourceLocation,
     /// Why trust does not cover it; such a file may only tighten.
-    pub(super) uncovered: Option<UntrustedReason>,
+    pub(super) untrusted_files: Option<UntrustedReason>,
     pub(super) mode: Option<(Mode, SourceLocation)>,
     /// Disables `bypassPermissions` everywhere.
     pub(super) no_bypass: bool,
     pub(super) limits: CallLimits,
-    pub(super) limits_place: Option<SourceLocation>,
+    pub(super) limits_location: Option<SourceLocation>,
     pub(super) roots: Vec<(PathBuf, SourceLocation)>,
     pub(super) rules: Vec<Rule>,
     pub(super) budget: Budget,
     pub(super) about: BTreeMap<String, BTreeMap<String, ArgumentKind>>,
-    pub(super) about_place: Option<SourceLocation>,
+    pub(super) about_location: Option<SourceLocation>,
     pub(super) tools: Vec<CommandTool>,
     pub(super) sandbox: SandboxTable,
     pub(super) model: ModelSettings,
@@ -60,16 +60,16 @@ impl FileContent {
             imported,
             location: SourceLocation::default(),
             // FAIL CLOSED: a file is uncovered until `locate` has checked it.
-            uncovered: layer.is_from_project().then_some(UntrustedReason::Untrusted),
+            untrusted_files: layer.is_from_project().then_some(UntrustedReason::Untrusted),
             mode: None,
             no_bypass: false,
             limits: CallLimits::default(),
-            limits_place: None,
+            limits_location: None,
             roots: Vec::new(),
             rules: Vec::new(),
             budget: Budget::default(),
             about: BTreeMap::new(),
-            about_place: None,
+            about_location: None,
             tools: Vec::new(),
             sandbox: SandboxTable::default(),
             model: ModelSettings::default(),
@@ -83,14 +83,14 @@ impl FileContent {
 
     /// Sets what is known about the file itself: whether trust covers it, and the directory of its
     /// hooks.
-    pub(super) fn locate(&mut self, file: &ConfigFile, place: &LoadOptions) {
+    pub(super) fn locate(&mut self, file: &ConfigFile, options: &LoadOptions) {
         self.location =
             SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
         if !file.layer.is_from_project() {
             return;
         }
-        self.uncovered = if place.trusted {
-            place.uncovered.get(&file.path).cloned()
+        self.untrusted_files = if options.trusted {
+            options.untrusted_files.get(&file.path).cloned()
         } else {
             Some(UntrustedReason::Untrusted)
         };

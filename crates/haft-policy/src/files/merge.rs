@@ -20,16 +20,16 @@ use crate::{
 };
 
 /// Merges what the files contain.
-pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyConfig {
+pub(super) fn merge(mut files: Vec<FileContent>, options: &LoadOptions) -> PolicyConfig {
     // Of two files of one layer, haft's own comes first.
     files.sort_by_key(|content| (content.layer, content.imported));
     let mut setup = PolicyConfig::default();
     distrust(&mut files, &mut setup.notes);
     only_managed(&mut files, &mut setup.notes);
     mode(&files, &mut setup);
-    setup.context.home.clone_from(&place.home);
+    setup.context.home.clone_from(&options.home);
     // An allow that is written into an untrusted directory would be ignored.
-    setup.context.rules_file = if place.trusted { place.keep.clone() } else { None };
+    setup.context.rules_file = if options.trusted { options.always_file.clone() } else { None };
     let guard = files.iter().any(|content| content.hooks_guard == Some(true));
     for content in files {
         tighten(&mut setup.budget, &content.budget);
@@ -71,13 +71,13 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
             }
             setup.hooks.push(spec);
         }
-        if let Some((place, count)) = open {
+        if let Some((location, count)) = open {
             let message = format!(
                 "{} of this file FAIL OPEN, as documented there: if one fails, the call goes on; \
                  `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
                 counted(count, "hook"),
             );
-            setup.notes.push(FileNote { location: place, message });
+            setup.notes.push(FileNote { location, message });
         }
     }
     setup
@@ -87,17 +87,17 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
 fn distrust(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
     let mut untrusted = Ignored::default();
     for content in files {
-        match content.uncovered.clone() {
+        match content.untrusted_files.clone() {
             None => {}
             Some(UntrustedReason::Untrusted) => strip(content, &mut untrusted),
             // One note for each file, because a person has to review that file.
             Some(why) => {
                 let mut ignored = Ignored::default();
                 strip(content, &mut ignored);
-                if let Some((mode, place)) = &content.mode
+                if let Some((mode, location)) = &content.mode
                     && strictness(*mode) < strictness(Mode::Default)
                 {
-                    ignored.add("mode", place);
+                    ignored.add("mode", location);
                 }
                 ignored.report_file(&why, &content.location, notes);
             }
@@ -127,25 +127,25 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
     for tool in content.tools.drain(..) {
         ignored.add("declared tool", &tool.location);
     }
-    for (_, place) in content.roots.drain(..) {
-        ignored.add("directory of the workspace", &place);
+    for (_, location) in content.roots.drain(..) {
+        ignored.add("directory of the workspace", &location);
     }
-    content.sandbox.strip(|what, place| ignored.add(what, place));
+    content.sandbox.strip(|what, location| ignored.add(what, location));
     // It could send the conversation and a key to another server.
-    if let Some(place) = content.model.location.take() {
-        ignored.add("section `[model]`", &place);
+    if let Some(location) = content.model.location.take() {
+        ignored.add("section `[model]`", &location);
         content.model = ModelSettings::default();
     }
-    if let Some(place) = content.about_place.take() {
+    if let Some(location) = content.about_location.take() {
         for _ in content.about.values().flatten() {
-            ignored.add("statement about an argument", &place);
+            ignored.add("statement about an argument", &location);
         }
         content.about.clear();
     }
     // A shorter timeout is not a restriction either: a hook that fails open could miss it.
-    if let Some(place) = content.limits_place.take() {
+    if let Some(location) = content.limits_location.take() {
         for _ in 0..content.limits.count() {
-            ignored.add("limit", &place);
+            ignored.add("limit", &location);
         }
         content.limits = CallLimits::default();
     }
@@ -156,22 +156,22 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
 struct Ignored(Vec<(&'static str, usize, SourceLocation)>);
 
 impl Ignored {
-    fn add(&mut self, what: &'static str, place: &SourceLocation) {
+    fn add(&mut self, what: &'static str, location: &SourceLocation) {
         match self.0.iter_mut().find(|(known, ..)| *known == what) {
             Some((_, count, _)) => *count += 1,
-            None => self.0.push((what, 1, place.clone())),
+            None => self.0.push((what, 1, location.clone())),
         }
     }
 
     fn report(self, notes: &mut Vec<FileNote>) {
-        for (what, count, place) in self.0 {
+        for (what, count, location) in self.0 {
             let verb = if count == 1 { "does" } else { "do" };
             let message = format!(
                 "{} of this directory {verb} not apply until the directory is trusted; to trust \
                  it, run `haft trust`",
                 counted(count, what)
             );
-            notes.push(FileNote { location: place, message });
+            notes.push(FileNote { location, message });
         }
     }
 
@@ -186,7 +186,7 @@ impl Ignored {
             }
             _ => "new since this directory was trusted",
         };
-        let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
+        let location = self.0.first().map_or(file, |(_, _, location)| location).clone();
         let total: usize = self.0.iter().map(|(_, count, _)| count).sum();
         let what: Vec<String> =
             self.0.into_iter().map(|(what, count, _)| counted(count, what)).collect();
@@ -196,7 +196,7 @@ impl Ignored {
             _ => format!(": {} do not apply", what.join(", ")),
         };
         let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
-        notes.push(FileNote { location: place, message });
+        notes.push(FileNote { location, message });
     }
 }
 
@@ -234,34 +234,34 @@ fn only_managed(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
             }
         }
     }
-    for (what, count, place) in left_out.0 {
+    for (what, count, location) in left_out.0 {
         let message = format!(
             "{} without effect: the organisation's settings allow only its own",
             counted(count, what)
         );
-        notes.push(FileNote { location: place, message });
+        notes.push(FileNote { location, message });
     }
 }
 
 /// Finds the mode: the strongest file's, unless it loosens without permission.
 fn mode(files: &[FileContent], setup: &mut PolicyConfig) {
     let mut found: Option<(Mode, SourceLocation)> = None;
-    let mut uncovered: Vec<(Mode, SourceLocation, bool)> = Vec::new();
+    let mut untrusted_files: Vec<(Mode, SourceLocation, bool)> = Vec::new();
     for content in files {
-        match (&content.mode, &content.uncovered) {
+        match (&content.mode, &content.untrusted_files) {
             (None, _) => {}
-            (Some((mode, place)), None) => {
-                found = Some((*mode, place.clone()));
+            (Some((mode, location)), None) => {
+                found = Some((*mode, location.clone()));
                 break; // what is weaker says nothing any more
             }
-            (Some((mode, place)), Some(why)) => {
-                uncovered.push((*mode, place.clone(), *why == UntrustedReason::Untrusted));
+            (Some((mode, location)), Some(why)) => {
+                untrusted_files.push((*mode, location.clone(), *why == UntrustedReason::Untrusted));
             }
         }
     }
     let usual = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
     // Of the files that may only tighten, the strictest mode applies, so that none weakens another.
-    for (mode, at, is_untrusted) in uncovered {
+    for (mode, at, is_untrusted) in untrusted_files {
         let current = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
         if strictness(mode) > strictness(current) {
             found = Some((mode, at));

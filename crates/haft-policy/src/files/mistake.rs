@@ -21,7 +21,7 @@ pub(super) struct Mistakes {
 
 #[derive(Debug)]
 struct Mistake {
-    place: SourceLocation,
+    location: SourceLocation,
     message: String,
     hint: Option<String>,
 }
@@ -30,7 +30,7 @@ impl Mistakes {
     /// Adds one. The message is only built if it is reported.
     pub(super) fn add(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         words: impl FnOnce() -> (String, Option<String>),
     ) {
         if self.list.len() == MAX_MISTAKES {
@@ -38,7 +38,7 @@ impl Mistakes {
             return;
         }
         let (message, hint) = words();
-        self.list.push(Mistake { place, message, hint });
+        self.list.push(Mistake { location, message, hint });
     }
 
     pub(super) fn count(&self) -> usize {
@@ -47,8 +47,8 @@ impl Mistakes {
 
     /// Returns one error with all of them; `None` if there is none.
     pub(super) fn into_error(mut self) -> Option<Error> {
-        for file in self.list.chunk_by_mut(|a, b| a.place.file == b.place.file) {
-            file.sort_by_key(|mistake| (mistake.place.line, mistake.place.column));
+        for file in self.list.chunk_by_mut(|a, b| a.location.file == b.location.file) {
+            file.sort_by_key(|mistake| (mistake.location.line, mistake.location.column));
         }
         let mut text = String::new();
         let mut last_hint = None;
@@ -60,8 +60,8 @@ impl Mistakes {
             if !text.is_empty() {
                 text.push('\n');
             }
-            let SourceLocation { line, column, .. } = mistake.place;
-            match &mistake.place.file {
+            let SourceLocation { line, column, .. } = mistake.location;
+            match &mistake.location.file {
                 Some(file) => {
                     let _ = write!(text, "{}:{line}:{column}: {}", file.display(), mistake.message);
                 }

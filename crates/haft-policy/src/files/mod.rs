@@ -87,9 +87,9 @@ pub struct LoadOptions {
     pub trusted: bool,
     /// The files of a trusted directory that trust does not cover, by path, with the reason: they
     /// may only deny and ask.
-    pub uncovered: BTreeMap<PathBuf, UntrustedReason>,
+    pub untrusted_files: BTreeMap<PathBuf, UntrustedReason>,
     /// The file that "always" writes to; not used while the directory is not trusted.
-    pub keep: Option<PathBuf>,
+    pub always_file: Option<PathBuf>,
 }
 
 /// The merged content of all files.
@@ -143,12 +143,12 @@ impl PolicyConfig {
     /// assert!(error.message().starts_with("haft.toml:2:1: unknown key `timeot`"));
     /// # Ok::<(), haft_core::Error>(())
     /// ```
-    pub fn read(files: &[ConfigFile], place: &LoadOptions) -> Result<Self, Error> {
+    pub fn read(files: &[ConfigFile], options: &LoadOptions) -> Result<Self, Error> {
         let mut mistakes = Mistakes::default();
         let mut content = Vec::with_capacity(files.len());
         for file in files {
             if file.text.len() > MAX_FILE {
-                mistakes.add(Source::new(&file.path, "").place(0), || {
+                mistakes.add(Source::new(&file.path, "").location(0), || {
                     let long = file.text.len();
                     let message = format!("{long} bytes; a rule file may have at most {MAX_FILE}");
                     (message, Some("check that this is the right file".to_owned()))
@@ -156,13 +156,13 @@ impl PolicyConfig {
                 continue;
             }
             let mut one = match file.form {
-                FileFormat::Toml => toml::read(file, place, &mut mistakes),
-                FileFormat::Settings => settings::read(file, place, &mut mistakes),
+                FileFormat::Toml => toml::read(file, options, &mut mistakes),
+                FileFormat::Settings => settings::read(file, options, &mut mistakes),
             };
-            one.locate(file, place);
-            if let Some(UntrustedReason::Script(script)) = &one.uncovered {
+            one.locate(file, options);
+            if let Some(UntrustedReason::Script(script)) = &one.untrusted_files {
                 // FAIL CLOSED: if a guard may not run, the call must not go on without it.
-                mistakes.add(Source::new(&file.path, "").place(0), || {
+                mistakes.add(Source::new(&file.path, "").location(0), || {
                     let message = format!(
                         "`{script}`, which a hook of this file runs, changed since it was trusted"
                     );
@@ -175,7 +175,7 @@ impl PolicyConfig {
         }
         match mistakes.into_error() {
             Some(error) => Err(error),
-            None => Ok(merge::merge(content, place)),
+            None => Ok(merge::merge(content, options)),
         }
     }
 }
@@ -406,7 +406,7 @@ fn has_empty_script(words: &[&str]) -> bool {
 /// Whether no command of a line runs anything: `sh -c ''`, `> /dev/null`, a lone line continuation.
 /// A line that cannot be parsed may run something.
 fn runs_nothing(line: &str) -> bool {
-    let is_empty = |command: &haft_shell::Command| {
+    let is_empty = |command: &haft_shell::SimpleCommand| {
         let words: Option<Vec<&str>> =
             command.words.iter().map(haft_shell::Word::literal).collect();
         words.is_some_and(|words| {

@@ -132,7 +132,7 @@ pub(super) fn read(
 ) {
     let Some(fields) = reader.table(node, "`[model]`", KEYS) else { return };
     let own = &mut content.model;
-    own.location = Some(reader.place(node.at));
+    own.location = Some(reader.location(node.at));
     own.endpoint = endpoint(reader, node, &fields);
     own.proxy = fields.line(reader, "proxy");
     own.ca_file = fields.with(reader, "ca_file", |reader, node, what| {
@@ -175,7 +175,7 @@ fn endpoint(reader: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option
         return None;
     };
     let name = reader.line(&name.value, "`name`")?.to_owned();
-    let location = reader.place(node.at);
+    let location = reader.location(node.at);
     Some(ModelEndpoint { name, base_url, key, price, context_tokens, max_output_tokens, location })
 }
 
@@ -239,8 +239,8 @@ mod tests {
     }
 
     fn read(files: &[ConfigFile], trusted: bool) -> Result<PolicyConfig, Error> {
-        let place = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
-        PolicyConfig::read(files, &place)
+        let options = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
+        PolicyConfig::read(files, &options)
     }
 
     const ALL: &str = "[model]\nname = \"anthropic:claude\"\nbase_url = \"https://gateway/v1\"\n\

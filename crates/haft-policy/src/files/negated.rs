@@ -28,7 +28,7 @@ impl Negated {
 
     /// Returns the report, if there is something to report.
     pub(super) fn note(self, reader: &Reader<'_>) -> Option<FileNote> {
-        let place = reader.place(self.first?);
+        let location = reader.location(self.first?);
         let names = self.named.join(", ");
         let more = match self.count - self.named.len() {
             0 => String::new(),
@@ -38,6 +38,6 @@ impl Negated {
             "{names}{more}: ignored. `!` is not supported, because the strictest rule applies; \
              narrow the other rule, or add an `except` to it in `haft.toml`"
         );
-        Some(FileNote { location: place, message })
+        Some(FileNote { location, message })
     }
 }

@@ -255,16 +255,16 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn place(&self, at: usize) -> SourceLocation {
-        self.source.place(at)
+    pub(super) fn location(&self, at: usize) -> SourceLocation {
+        self.source.location(at)
     }
 
     pub(super) fn wrong(&mut self, at: usize, message: impl Into<String>, hint: impl Into<String>) {
-        self.mistakes.add(self.source.place(at), || (message.into(), Some(hint.into())));
+        self.mistakes.add(self.source.location(at), || (message.into(), Some(hint.into())));
     }
 
     fn unlike(&mut self, node: &Node, what: &str, wanted: &str, hint: &str) {
-        self.mistakes.add(self.source.place(node.at), || {
+        self.mistakes.add(self.source.location(node.at), || {
             (format!("{what} must be {wanted}, got {}", node.describe()), Some(hint.to_owned()))
         });
     }
@@ -295,7 +295,7 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, entry: &Entry, what: &str, known: &[&str]) {
-        self.mistakes.add(self.source.place(entry.at), || {
+        self.mistakes.add(self.source.location(entry.at), || {
             let list = known.join("`, `");
             let hint = match nearest(&entry.key, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? Known keys: `{list}`"),
@@ -392,7 +392,7 @@ impl Reader<'_> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(value.clone());
         }
-        self.mistakes.add(self.source.place(node.at), || {
+        self.mistakes.add(self.source.location(node.at), || {
             let list: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             let near = nearest(text, list.iter().copied());
             let message =
@@ -425,7 +425,7 @@ impl Reader<'_> {
         match Pattern::parse(text, anchor) {
             Ok(pattern) => Some(pattern),
             Err(e) => {
-                self.mistakes.add(self.source.place(at), || {
+                self.mistakes.add(self.source.location(at), || {
                     let hint = e.hint.unwrap_or_else(|| {
                         "a pattern is `Tool`, `Tool(specifier)` or selectors such as `host=x.org`"
                             .to_owned()

@@ -131,14 +131,14 @@ pub(super) struct SandboxTable {
 impl SandboxTable {
     /// Removes what would give commands more access, and reports each.
     pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
-        for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
-            ignored("root of commands", &place);
+        for (_, location) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
+            ignored("root of commands", &location);
         }
-        for (_, place) in self.pass_env.drain(..) {
-            ignored("passed variable", &place);
+        for (_, location) in self.pass_env.drain(..) {
+            ignored("passed variable", &location);
         }
-        if let Some((_, place)) = self.cgroup.take() {
-            ignored("cgroup", &place);
+        if let Some((_, location)) = self.cgroup.take() {
+            ignored("cgroup", &location);
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn read(
         && let Some(text) = reader.text(node, "`cgroup`")
     {
         if Path::new(text).is_absolute() {
-            own.cgroup = Some((text.into(), reader.place(node.at)))
+            own.cgroup = Some((text.into(), reader.location(node.at)))
         } else {
             reader.wrong(
                 node.at,
@@ -194,7 +194,7 @@ fn roots(
                     format!("`{text}` cannot be a root of commands: {why}"),
                     "name the directory that the program needs, as in `~/.rustup`",
                 ),
-                None => found.push((path, reader.place(at))),
+                None => found.push((path, reader.location(at))),
             },
         }
     }
@@ -208,7 +208,7 @@ fn names(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, SourceLoc
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if is_name {
-            found.push((text.to_owned(), reader.place(at)))
+            found.push((text.to_owned(), reader.location(at)))
         } else {
             reader.wrong(
                 at,
@@ -232,8 +232,8 @@ mod tests {
             anchor: "/me/work".into(),
             text: text.to_owned(),
         };
-        let place = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
-        PolicyConfig::read(&[file], &place)
+        let options = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
+        PolicyConfig::read(&[file], &options)
     }
 
     const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \

@@ -33,13 +33,17 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
+pub(super) fn read(
+    file: &ConfigFile,
+    options: &LoadOptions,
+    mistakes: &mut Mistakes,
+) -> FileContent {
     let source = Source::new(&file.path, &file.text);
     let mut content = FileContent::empty(file.layer, true);
     let root = match json::parse(&file.text) {
         Ok(root) => root,
         Err(broken) => {
-            mistakes.add(source.place(broken.at), || {
+            mistakes.add(source.location(broken.at), || {
                 (format!("invalid JSON: {}", broken.message), None)
             });
             return content;
@@ -50,7 +54,7 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
     let mut settings = Settings {
         reader,
         file,
-        anchor: PathBase { directory: Some(file.anchor.clone()), home: place.home.clone() },
+        anchor: PathBase { directory: Some(file.anchor.clone()), home: options.home.clone() },
         content: &mut content,
         negated: Negated::default(),
     };
@@ -71,8 +75,8 @@ struct Settings<'a, 's> {
 
 impl Settings<'_, '_> {
     fn note(&mut self, at: usize, message: impl Into<String>) {
-        let place = self.reader.place(at);
-        self.content.notes.push(FileNote { location: place, message: message.into() });
+        let location = self.reader.location(at);
+        self.content.notes.push(FileNote { location, message: message.into() });
     }
 
     fn file(&mut self, fields: &Fields<'_>) {
@@ -149,7 +153,7 @@ impl Settings<'_, '_> {
                 Mode::Default
             }
         };
-        self.content.mode = Some((mode, self.reader.place(node.at)));
+        self.content.mode = Some((mode, self.reader.location(node.at)));
     }
 
     fn bypass(&mut self, node: &Node) {
@@ -168,7 +172,7 @@ impl Settings<'_, '_> {
     fn directories(&mut self, node: &Node) {
         for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
             match directory(text, self.file, &self.anchor) {
-                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
+                Ok(path) => self.content.roots.push((path, self.reader.location(at))),
                 Err(why) => self.note(at, format!("directory `{text}` is ignored: {why}")),
             }
         }
@@ -189,7 +193,7 @@ impl Settings<'_, '_> {
             let Some(text) = self.reader.text(node, &format!("a rule of {what}")) else { continue };
             let Some(pattern) = self.pattern(text, node.at, decision) else { continue };
             let mut rule = Rule::new(decision.clone(), pattern);
-            rule.location = self.reader.place(node.at);
+            rule.location = self.reader.location(node.at);
             rule.layer = self.file.layer;
             self.content.rules.push(rule);
         }
@@ -332,7 +336,7 @@ impl Settings<'_, '_> {
             only_if,
             timeout,
             fails_closed: false,
-            location: self.reader.place(node.at),
+            location: self.reader.location(node.at),
             layer: self.file.layer,
             ..HookSpec::new(event, handler)
         };

@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the location of an offset.
-    pub(super) fn place(&self, at: usize) -> SourceLocation {
+    pub(super) fn location(&self, at: usize) -> SourceLocation {
         let at = at.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= at).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
@@ -75,8 +75,8 @@ mod tests {
     fn columns_count_characters_with_lf_and_crlf() {
         let source = Source::new(Path::new("a"), "é = 1\r\nöö = 2\n");
         let at = |offset| {
-            let place = source.place(offset);
-            (place.line, place.column)
+            let location = source.location(offset);
+            (location.line, location.column)
         };
         assert_eq!(at(0), (1, 1));
         assert_eq!(at(2), (1, 2));
@@ -92,8 +92,8 @@ mod tests {
             let before = &text[..at];
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-            let place = Source::new(Path::new("a"), &text).place(at);
-            prop_assert_eq!((place.line, place.column), (line, column));
+            let location = Source::new(Path::new("a"), &text).location(at);
+            prop_assert_eq!((location.line, location.column), (line, column));
         }
     }
 }

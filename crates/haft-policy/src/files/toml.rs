@@ -60,7 +60,7 @@ words! {
 }
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
+pub(super) fn read(file: &ConfigFile, load: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
     let source = Source::new(&file.path, &file.text);
     let mut content = FileContent::empty(file.layer, false);
     let Some(root) = parse(&source, mistakes) else { return content };
@@ -69,7 +69,7 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
     let mut toml = Toml {
         reader,
         file,
-        anchor: PathBase { directory: Some(file.anchor.clone()), home: place.home.clone() },
+        anchor: PathBase { directory: Some(file.anchor.clone()), home: load.home.clone() },
         content: &mut content,
         negated: Negated::default(),
     };
@@ -105,13 +105,13 @@ pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node
     }
     let mut last_line = 0;
     for error in errors {
-        let place = source.place(error.span().map_or(0, |span| span.start));
+        let location = source.location(error.span().map_or(0, |span| span.start));
         // One syntax error often makes the rest of its line invalid too.
-        if place.line == last_line {
+        if location.line == last_line {
             continue;
         }
-        last_line = place.line;
-        mistakes.add(place, || {
+        last_line = location.line;
+        mistakes.add(location, || {
             let what = error.message().trim().replace('\n', ", ");
             (format!("invalid TOML: {what}"), None)
         });
@@ -175,12 +175,12 @@ impl Toml<'_, '_> {
             return;
         };
         let mode = fields.field(reader, "mode");
-        self.content.mode = mode.zip(fields.get("mode").map(|node| reader.place(node.at)));
+        self.content.mode = mode.zip(fields.get("mode").map(|node| reader.location(node.at)));
         self.content.no_bypass = fields.field(reader, "disable_bypass").unwrap_or(false);
         let limits = &mut self.content.limits;
         *limits = super::CallLimits::read(reader, &fields);
         if *limits != super::CallLimits::default() {
-            self.content.limits_place = Some(reader.place(node.at));
+            self.content.limits_location = Some(reader.location(node.at));
         }
     }
 
@@ -188,7 +188,7 @@ impl Toml<'_, '_> {
         let Some(fields) = self.reader.table(node, "`[workspace]`", &["roots"]) else { return };
         for (text, at) in fields.texts(&mut self.reader, "roots") {
             match directory(text, self.file, &self.anchor) {
-                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
+                Ok(path) => self.content.roots.push((path, self.reader.location(at))),
                 Err(why) => self.reader.wrong(
                     at,
                     format!("the directory `{text}` was not found: {why}"),
@@ -292,7 +292,7 @@ impl Toml<'_, '_> {
         rule.rewrite = rewrite;
         rule.examples = examples;
         rule.enabled = enabled?;
-        rule.location = self.reader.place(at);
+        rule.location = self.reader.location(at);
         rule.layer = self.file.layer;
         Some(rule)
     }
@@ -437,7 +437,7 @@ impl Toml<'_, '_> {
                     }
                 }
                 if let Some(call) = reader.value(node) {
-                    examples.push(Example { call, applies, location: reader.place(node.at) });
+                    examples.push(Example { call, applies, location: reader.location(node.at) });
                 }
             }
         }
@@ -490,7 +490,7 @@ impl Toml<'_, '_> {
                 if let Some(about) = ArgumentKind::from_node(reader, &arg.value, &what) {
                     let of = self.content.about.entry(tool.key.clone()).or_default();
                     of.insert(arg.key.clone(), about);
-                    self.content.about_place.get_or_insert_with(|| reader.place(entry.at));
+                    self.content.about_location.get_or_insert_with(|| reader.location(entry.at));
                 }
             }
         }
@@ -585,7 +585,7 @@ impl Toml<'_, '_> {
             matcher,
             only_if,
             timeout: timeout?,
-            location: self.reader.place(node.at),
+            location: self.reader.location(node.at),
             layer: self.file.layer,
             ..HookSpec::new(event, handler?)
         };

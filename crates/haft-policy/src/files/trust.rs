@@ -136,7 +136,7 @@ impl TrustedDirs {
         let mut mistakes = Mistakes::default();
         let mut dirs = Self::default();
         if text.len() > MAX_FILE {
-            mistakes.add(source.place(0), || ("the trust file is too long".to_owned(), None));
+            mistakes.add(source.location(0), || ("the trust file is too long".to_owned(), None));
         } else if let Some(root) = toml::parse(&source, &mut mistakes) {
             let mut reader = Reader { source: &source, mistakes: &mut mistakes };
             dirs.read(&root, &mut reader);

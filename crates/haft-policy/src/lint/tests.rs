@@ -297,8 +297,8 @@ fn read(text: &str) -> Rules {
         anchor: "/w".into(),
         text: text.to_owned(),
     };
-    let place = LoadOptions { trusted: true, ..LoadOptions::default() };
-    let setup = PolicyConfig::read(&[file], &place).unwrap_or_else(|e| panic!("{e}"));
+    let location = LoadOptions { trusted: true, ..LoadOptions::default() };
+    let setup = PolicyConfig::read(&[file], &location).unwrap_or_else(|e| panic!("{e}"));
     Rules::new(setup.rules, PolicyContext::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 

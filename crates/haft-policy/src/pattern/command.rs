@@ -8,7 +8,7 @@
 //! possible, if all do it is certain. The cost is at most the product of the two lengths, and the
 //! length of the text if everything is known.
 
-use haft_shell::{Command, Unwrapped, Word, WordPiece, Wrappers};
+use haft_shell::{SimpleCommand, UnwrappedCommand, Word, WordPiece, Wrappers};
 
 use super::Ternary;
 
@@ -208,7 +208,7 @@ impl CommandPattern {
     }
 
     /// Returns whether a command matches.
-    pub(crate) fn matches(&self, command: &Command, side: Side) -> Ternary {
+    pub(crate) fn matches(&self, command: &SimpleCommand, side: Side) -> Ternary {
         match side {
             Side::Allow => self.allows(command),
             Side::Restrict => self.restricts(command),
@@ -216,7 +216,7 @@ impl CommandPattern {
     }
 
     /// Any view that matches counts, whatever the command sets before it.
-    pub(super) fn restricts(&self, command: &Command) -> Ternary {
+    pub(super) fn restricts(&self, command: &SimpleCommand) -> Ternary {
         if self.assigns {
             return self.compare(command, true);
         }
@@ -236,7 +236,7 @@ impl CommandPattern {
     }
 
     /// Only the command that finally runs counts, and nothing that could turn it into another one.
-    fn allows(&self, command: &Command) -> Ternary {
+    fn allows(&self, command: &SimpleCommand) -> Ternary {
         if self.is_everything() {
             return Ternary::Yes;
         }
@@ -267,7 +267,7 @@ impl CommandPattern {
     }
 
     /// The command that finally runs must match; or the wrapper too, if the pattern names it.
-    fn allows_wrapped(&self, command: &Command) -> Ternary {
+    fn allows_wrapped(&self, command: &SimpleCommand) -> Ternary {
         let views = command.unwrapped(Wrappers::Harmless);
         let mut answer = match views.last() {
             Some(last) => self.cautious(&last.command, self.compare(&last.command, false)),
@@ -293,7 +293,7 @@ impl CommandPattern {
     }
 
     /// Downgrades a match for commands that do more than their prefix says.
-    fn cautious(&self, command: &Command, matched: Ternary) -> Ternary {
+    fn cautious(&self, command: &SimpleCommand, matched: Ternary) -> Ternary {
         if self.is_exact() {
             return matched;
         }
@@ -346,7 +346,7 @@ impl CommandPattern {
         starts || !self.assigns && self.first.is_none() && self.text.contains('/')
     }
 
-    pub(super) fn compare(&self, command: &Command, with_assignments: bool) -> Ternary {
+    pub(super) fn compare(&self, command: &SimpleCommand, with_assignments: bool) -> Ternary {
         let known = command.words.iter().all(|word| !word.has_unknown());
         if known && !with_assignments {
             return if self.machine.accepts_words(&command.words) {
@@ -379,7 +379,7 @@ pub(crate) enum Start<'c> {
 
 /// Reports how each view of a command starts, to look up rules. Uses the restricting side, which
 /// includes every view of an allow.
-pub(crate) fn starts(command: &Command, mut visit: impl FnMut(Start<'_>)) {
+pub(crate) fn starts(command: &SimpleCommand, mut visit: impl FnMut(Start<'_>)) {
     if command.may_wrap(Wrappers::All) {
         command.unwrapped(Wrappers::All).iter().for_each(|view| visit(start(&view.command)));
     } else {
@@ -387,7 +387,7 @@ pub(crate) fn starts(command: &Command, mut visit: impl FnMut(Start<'_>)) {
     }
 }
 
-fn start(command: &Command) -> Start<'_> {
+fn start(command: &SimpleCommand) -> Start<'_> {
     let Some(first) = command.words.first().and_then(Word::literal) else { return Start::Unknown };
     // A word may contain a space, and then a pattern sees several.
     if let Some((first, rest)) = first.split_once(' ') {
@@ -425,8 +425,8 @@ fn unquoted(text: &str) -> String {
 }
 
 /// Returns a command of this word alone.
-fn alone(word: &str) -> Command {
-    Command { words: vec![Word::text(word)], ..Command::default() }
+fn alone(word: &str) -> SimpleCommand {
+    SimpleCommand { words: vec![Word::text(word)], ..SimpleCommand::default() }
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -446,7 +446,7 @@ fn doubtful(matched: Ternary, why: &str) -> Ternary {
 }
 
 /// Returns the words of a view up to the command that finally runs, its name included.
-fn named_through(view: &Unwrapped, last_at: Option<usize>) -> Option<String> {
+fn named_through(view: &UnwrappedCommand, last_at: Option<usize>) -> Option<String> {
     let until = last_at?.checked_sub(view.at?)?;
     let words: Option<Vec<&str>> =
         view.command.words.get(..=until)?.iter().map(Word::literal).collect();
@@ -454,7 +454,7 @@ fn named_through(view: &Unwrapped, last_at: Option<usize>) -> Option<String> {
 }
 
 /// Returns the assignments of a command and its first word, as they are written.
-fn assigned(command: &Command) -> String {
+fn assigned(command: &SimpleCommand) -> String {
     let mut words: Vec<String> = command
         .assignments
         .iter()
@@ -465,7 +465,7 @@ fn assigned(command: &Command) -> String {
 }
 
 /// Returns the text of a command, step by step: words joined by one space.
-fn steps(command: &Command, with_assignments: bool) -> Vec<Step> {
+fn steps(command: &SimpleCommand, with_assignments: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut first = true;
     let mut add = |name: Option<&str>, word: &Word| {
@@ -1000,7 +1000,7 @@ mod tests {
             pattern in "[ab*]{1,6}( [ab*]{1,4}){0,2}( \\*)?", text in "[ab]{1,6}( [ab]{1,4}){0,3}",
         ) {
             let words = text.split(' ').map(Word::text).collect();
-            let command = Command { words, ..Command::default() };
+            let command = SimpleCommand { words, ..SimpleCommand::default() };
             let got = CommandPattern::parse(&pattern).unwrap().matches(&command, Side::Restrict);
             prop_assert_eq!(got == Ternary::Yes, plainly(&pattern, &text));
             prop_assert!(!matches!(got, Ternary::Unknown(_)));
@@ -1020,7 +1020,7 @@ mod tests {
                 may_be_option: true,
             };
             let command =
-                Command { words: words.iter().map(unknown).collect(), ..Command::default() };
+                SimpleCommand { words: words.iter().map(unknown).collect(), ..SimpleCommand::default() };
             let got = CommandPattern::parse(&pattern).unwrap().matches(&command, Side::Restrict);
             let mut values = values.iter();
             let mut filled = words.join(" ");

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use haft_shell::{Command, Word, WordPiece};
+use haft_shell::{SimpleCommand, Word, WordPiece};
 
 use super::{CommandPattern, Ternary};
 use crate::{
@@ -129,8 +129,8 @@ fn unclear(pattern: &CommandPattern, launch: &Launch) -> Ternary {
 }
 
 /// Returns the command that launches it by this name.
-fn command(name: Word, launch: &Launch) -> Command {
+fn command(name: Word, launch: &Launch) -> SimpleCommand {
     let mut words = vec![name];
     words.extend_from_slice(&launch.arguments);
-    Command { words, ..Command::default() }
+    SimpleCommand { words, ..SimpleCommand::default() }
 }

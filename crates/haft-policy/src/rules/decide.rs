@@ -9,7 +9,7 @@ use std::{
 };
 
 use haft_core::{
-    Decision, HardLinked, Operation, OtherNames, Permission, Scope, SharedStr, Trust, Verdict,
+    Decision, HardLinkedFile, Operation, OtherNames, Permission, Scope, SharedStr, Trust, Verdict,
 };
 
 use super::{
@@ -200,7 +200,7 @@ impl Rules {
             let more = cover.rules - 1;
             return Ruling::Allowed { at: *at, applied: applied.clone(), more };
         }
-        if let Some(verdict) = call.and_then(|call| call.vouched) {
+        if let Some(verdict) = call.and_then(|call| call.hook_allow) {
             notes.note("hooks", "allow", verdict.reason.to_string(), None);
             return Ruling::Vouched(verdict.clone());
         }
@@ -375,7 +375,7 @@ impl Rules {
     fn finds_restricted_link(
         &self,
         facts: &Facts<'_>,
-        mut look: impl FnMut(&Path, &mut Vec<(PathBuf, HardLinked)>) -> Option<()>,
+        mut look: impl FnMut(&Path, &mut Vec<(PathBuf, HardLinkedFile)>) -> Option<()>,
     ) -> Option<bool> {
         let mut scope = Scope::clone(facts.scope);
         scope.working_directory = facts.base().ok()?.into();

@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::{Decision, HardLinked, Operation, OtherNames, Scope, host::RandomState};
+use haft_core::{Decision, HardLinkedFile, Operation, OtherNames, Scope, host::RandomState};
 
 use super::Rules;
 use crate::{
@@ -53,13 +53,13 @@ struct Names {
 }
 
 impl Names {
-    fn is_fresh(&self, file: &HardLinked) -> bool {
+    fn is_fresh(&self, file: &HardLinkedFile) -> bool {
         let before = self.begun_after.get(&file.device).is_some_and(|begun| file.changed < *begun);
         before || self.checked.get(&file.identity()) == Some(&(file.changed, file.links))
     }
 
     /// Walks again. Everything known so far counts as known before the walk.
-    fn walk(&mut self, starts: &[PathBuf], resolver: &dyn PathResolver, file: &HardLinked) {
+    fn walk(&mut self, starts: &[PathBuf], resolver: &dyn PathResolver, file: &HardLinkedFile) {
         self.hear(file);
         self.begun_after = self.newest.clone();
         if self.checked.len() >= MAX_CHECKED {
@@ -79,7 +79,7 @@ impl Names {
         self.found = names.into_iter().map(|(file, names)| (file, names.into())).collect();
     }
 
-    fn hear(&mut self, file: &HardLinked) {
+    fn hear(&mut self, file: &HardLinkedFile) {
         let newest = self.newest.entry(file.device).or_insert(file.changed);
         *newest = file.changed.max(*newest);
     }
@@ -90,7 +90,7 @@ impl LinkIndex {
     /// visited.
     fn names(
         &self,
-        file: &HardLinked,
+        file: &HardLinkedFile,
         work: &Path,
         resolver: &dyn PathResolver,
         starts: impl FnOnce() -> Vec<PathBuf>,
@@ -118,7 +118,7 @@ impl Rules {
         &self,
         doing: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
         scope: &Arc<Scope>,
     ) -> OtherNames {
         if file.links < 2 || !(self.deny.has_paths() || self.ask.has_paths()) {
@@ -176,7 +176,7 @@ mod tests {
     /// A fake file system that lists these hard links, counts its walks, and may exceed the limit.
     #[derive(Debug, Clone, Default)]
     struct Fake {
-        links: Arc<Mutex<Vec<(PathBuf, HardLinked)>>>,
+        links: Arc<Mutex<Vec<(PathBuf, HardLinkedFile)>>>,
         walks: Arc<AtomicUsize>,
         is_large: bool,
     }
@@ -190,7 +190,7 @@ mod tests {
             &self,
             path: &Path,
             _: &mut usize,
-            found: &mut Vec<(PathBuf, HardLinked)>,
+            found: &mut Vec<(PathBuf, HardLinkedFile)>,
         ) -> Result<(), String> {
             self.walks.fetch_add(1, Ordering::Relaxed);
             let links = self.links.lock().unwrap();
@@ -200,13 +200,13 @@ mod tests {
     }
 
     impl Fake {
-        fn link(&self, name: &str, file: HardLinked) {
+        fn link(&self, name: &str, file: HardLinkedFile) {
             self.links.lock().unwrap().push((name.into(), file));
         }
     }
 
-    fn file(inode: u64, changed: i64) -> HardLinked {
-        HardLinked { device: 1, inode, links: 2, changed: (changed, 0) }
+    fn file(inode: u64, changed: i64) -> HardLinkedFile {
+        HardLinkedFile { device: 1, inode, links: 2, changed: (changed, 0) }
     }
 
     fn rules(resolver: &Fake, texts: &[(Decision, &str)]) -> Rules {
@@ -219,7 +219,7 @@ mod tests {
         Rules::new(texts.iter().map(rule).collect(), context).unwrap()
     }
 
-    fn judged(rules: &Rules, path: &str, file: &HardLinked) -> OtherNames {
+    fn judged(rules: &Rules, path: &str, file: &HardLinkedFile) -> OtherNames {
         let scope = Scope::from(haft_core::RunScope {
             working_directory: Path::new("/w").into(),
             ..haft_core::RunScope::default()
@@ -274,8 +274,8 @@ mod tests {
         assert_eq!(judged(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Denied);
         assert_eq!(walks(), before + 1);
         // An inode that gets another name later.
-        resolver.link("/w/secrets/other", HardLinked { links: 3, ..file(7, 400) });
-        let linked = HardLinked { links: 3, ..file(7, 400) };
+        resolver.link("/w/secrets/other", HardLinkedFile { links: 3, ..file(7, 400) });
+        let linked = HardLinkedFile { links: 3, ..file(7, 400) };
         assert_eq!(judged(&rules, "/w/node_modules/7", &linked), OtherNames::Denied);
     }
 

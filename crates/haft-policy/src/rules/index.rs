@@ -209,7 +209,8 @@ impl Index {
             if let Some(name) = launch.name() {
                 let words = std::iter::once(haft_shell::Word::text(name));
                 let words = words.chain(launch.arguments.iter().cloned()).collect();
-                let command = haft_shell::Command { words, ..haft_shell::Command::default() };
+                let command =
+                    haft_shell::SimpleCommand { words, ..haft_shell::SimpleCommand::default() };
                 self.find_command(&mut found, &command);
             }
         }
@@ -289,7 +290,7 @@ impl Index {
         }
     }
 
-    fn find_command(&self, found: &mut Found, command: &haft_shell::Command) {
+    fn find_command(&self, found: &mut Found, command: &haft_shell::SimpleCommand) {
         if self.commands.is_empty() {
             return;
         }

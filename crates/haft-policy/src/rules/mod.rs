@@ -23,7 +23,7 @@ use std::{
 };
 
 use haft_core::{
-    Decision, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinked, Label, Operation,
+    Decision, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinkedFile, Label, Operation,
     OtherNames, Scope, SharedStr, Verdict,
 };
 use serde::Serialize;
@@ -365,7 +365,7 @@ impl FileRules for Rules {
         &self,
         operation: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
         scope: &Arc<Scope>,
     ) -> OtherNames {
         self.judge_other_names(operation, path, file, scope)

@@ -8,7 +8,7 @@ use std::{path::Path, sync::LazyLock};
 
 use haft_core::{
     Capability, Confidentiality, Operation, Trust,
-    protected_names::{self, NameScope, Protected, ProtectedName, Protection},
+    protected_names::{self, NameScope, ProtectedName, ProtectedNames, Protection},
 };
 
 use super::Rules;
@@ -60,7 +60,7 @@ const ASKED_NAMES: &[&str] = &[
 ];
 
 /// The matcher of the protected names, made once.
-static PROTECTED: LazyLock<Protected> = LazyLock::new(Protected::standard);
+static PROTECTED: LazyLock<ProtectedNames> = LazyLock::new(ProtectedNames::standard);
 
 /// Denies a tool whose definition changed during a tainted run.
 pub(super) fn definition_changed(facts: &Facts<'_>) -> Option<String> {

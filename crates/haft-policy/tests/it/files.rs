@@ -31,7 +31,7 @@ fn place(trusted: bool) -> LoadOptions {
     LoadOptions {
         home: Some("/me".into()),
         trusted,
-        keep: Some("/project/haft.local.toml".into()),
+        always_file: Some("/project/haft.local.toml".into()),
         ..LoadOptions::default()
     }
 }
@@ -645,7 +645,7 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     let read = |why: UntrustedReason, text: &str| {
         let covered = file(ConfigLayer::Local, FileFormat::Toml, "haft.local.toml", MINE);
         let mut place = place(true);
-        place.uncovered.insert("haft.toml".into(), why);
+        place.untrusted_files.insert("haft.toml".into(), why);
         PolicyConfig::read(&[project(text), covered], &place)
     };
     let setup = read(UntrustedReason::Changed, GREEDY).unwrap();
@@ -708,7 +708,7 @@ fn file_outside_the_trusted_set_cannot_loosen_the_mode() {
     }
     let files = [mode("sub/haft.toml", "bypassPermissions"), mode("haft.toml", "plan")];
     let mut place = place(true);
-    place.uncovered.insert("sub/haft.toml".into(), UntrustedReason::New);
+    place.untrusted_files.insert("sub/haft.toml".into(), UntrustedReason::New);
     assert_eq!(PolicyConfig::read(&files, &place).unwrap().context.mode, Mode::Plan);
 }
 
@@ -880,10 +880,10 @@ fn a_tool_is_declared_as_a_command_with_typed_parameters() {
     assert_eq!(spec.isolation, haft_core::Isolation::Required);
     assert_eq!(spec.label.trust, haft_core::Trust::Workspace);
     assert!(
-        tool.given().has(haft_core::Capability::Subprocess),
+        tool.granted_capabilities().has(haft_core::Capability::Subprocess),
         "it is a process, whatever it says"
     );
-    assert!(!tool.given().has(haft_core::Capability::Network));
+    assert!(!tool.granted_capabilities().has(haft_core::Capability::Network));
     let schema = &tool.input_schema;
     assert_eq!(schema["required"], serde_json::json!(["files"]));
     assert_eq!(schema["properties"]["files"]["items"]["type"], "string");
@@ -891,7 +891,7 @@ fn a_tool_is_declared_as_a_command_with_typed_parameters() {
     assert_eq!(schema["properties"]["bytes"]["default"], false);
     let argv = tool.argv(&serde_json::json!({"files": ["-x", "a b"], "bytes": true})).unwrap();
     assert_eq!(argv, ["wc", "-c", "--", "-x", "a b"]);
-    assert_eq!(tool.shown(), "wc [{?bytes} -c] -- {files}");
+    assert_eq!(tool.command_text(), "wc [{?bytes} -c] -- {files}");
     assert_eq!(tool.location.to_string(), "haft.toml:2");
 }
 

@@ -47,8 +47,11 @@ impl TempDir {
                 anchor: path.parent().unwrap().to_owned(),
                 text: text.unwrap_or_default(),
             };
-            let place =
-                LoadOptions { trusted: true, keep: Some(path.clone()), ..LoadOptions::default() };
+            let place = LoadOptions {
+                trusted: true,
+                always_file: Some(path.clone()),
+                ..LoadOptions::default()
+            };
             let setup = PolicyConfig::read(&[file], &place)?;
             Rules::new(setup.rules, setup.context)
         })

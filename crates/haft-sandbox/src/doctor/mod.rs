@@ -19,14 +19,14 @@ use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, DoctorFinding, Error, ErrorKind, Expected, Observed, Obstacle, ProcessLimits, Profile,
-    Sandbox, Tier, Workspace,
+    Access, DoctorFinding, Error, ErrorKind, ExpectedResult, ObservedResult, Obstacle,
+    ProcessLimits, Profile, Sandbox, Tier, Workspace,
     protocol::{Act, Scene},
 };
 
 /// The results of a self-test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Findings {
+pub struct DoctorReport {
     /// What was enforced.
     pub tier: Tier,
     /// What forbids namespaces, if the tier is weaker because of it.
@@ -36,7 +36,7 @@ pub struct Findings {
     pub findings: Vec<DoctorFinding>,
 }
 
-impl Findings {
+impl DoctorReport {
     /// Iterates over the unexpected results.
     pub fn bad(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.findings.iter().filter(|finding| !finding.is_good())
@@ -44,7 +44,9 @@ impl Findings {
 
     /// Iterates over the acts that could not be tried.
     pub fn skipped(&self) -> impl Iterator<Item = &DoctorFinding> {
-        self.findings.iter().filter(|finding| matches!(finding.observed, Observed::Skipped(_)))
+        self.findings
+            .iter()
+            .filter(|finding| matches!(finding.observed, ObservedResult::Skipped(_)))
     }
 }
 
@@ -55,7 +57,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Fails if the directory cannot be used or the sandbox cannot be set up.
-    pub async fn self_test(&self, directory: &Path) -> Result<Findings, Error> {
+    pub async fn self_test(&self, directory: &Path) -> Result<DoctorReport, Error> {
         let cannot = |e: io::Error| {
             Error::new(
                 ErrorKind::BadProfile,
@@ -84,13 +86,13 @@ impl Sandbox {
         findings.push(finding(
             "untouched",
             "compare everything outside afterwards",
-            Expected::Allowed,
+            ExpectedResult::Allowed,
             stage.is_untouched(),
         ));
         findings.push(finding(
             "no-set-id-left",
             "look for set-id files in the workspace afterwards, from outside",
-            Expected::Allowed,
+            ExpectedResult::Allowed,
             !has_set_id_file(&stage.scene.inside),
         ));
         findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
@@ -98,11 +100,11 @@ impl Sandbox {
         findings.push(finding(
             "complete",
             "finish all acts",
-            Expected::Allowed,
+            ExpectedResult::Allowed,
             ended.is_success(),
         ));
         let obstacles = self.obstacles().to_vec();
-        Ok(Findings { tier: ended.tier, obstacles, findings })
+        Ok(DoctorReport { tier: ended.tier, obstacles, findings })
     }
 }
 
@@ -119,13 +121,13 @@ fn protected() -> Vec<String> {
     names
 }
 
-fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> DoctorFinding {
+fn finding(name: &str, tried: &str, expected: ExpectedResult, is_so: bool) -> DoctorFinding {
     DoctorFinding {
         name: name.to_owned(),
         group: "afterwards".to_owned(),
         tried: tried.to_owned(),
         expected,
-        observed: if is_so { Observed::Allowed } else { Observed::Refused(0) },
+        observed: if is_so { ObservedResult::Allowed } else { ObservedResult::Refused(0) },
     }
 }
 

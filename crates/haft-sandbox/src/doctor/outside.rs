@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use crate::{Command, DoctorFinding, ExitReason, Expected, Observed, Profile, Sandbox};
+use crate::{Command, DoctorFinding, ExitReason, ExpectedResult, ObservedResult, Profile, Sandbox};
 
 /// Timeout of each command.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> 
         name: name.to_owned(),
         group: group.to_owned(),
         tried: tried.to_owned(),
-        expected: Expected::Refused,
+        expected: ExpectedResult::Refused,
         observed,
     };
     // In this order: the second launch removes the cgroup that the killed helper left.
@@ -38,24 +38,24 @@ pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> 
     ]
 }
 
-fn skipped(why: impl ToString) -> Observed {
-    Observed::Skipped(why.to_string())
+fn skipped(why: impl ToString) -> ObservedResult {
+    ObservedResult::Skipped(why.to_string())
 }
 
-async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
+async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> ObservedResult {
     profile.limits.resident = MEMORY_LIMIT;
     // Without a line break `tail` buffers everything.
     let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * MEMORY_LIMIT);
     match sandbox.run(Command::shell(script).deadline(DEADLINE), profile).await {
-        Ok(ended) if ended.exit_reason == ExitReason::OutOfMemory => Observed::Killed(9),
-        Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => Observed::Allowed,
+        Ok(ended) if ended.exit_reason == ExitReason::OutOfMemory => ObservedResult::Killed(9),
+        Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => ObservedResult::Allowed,
         Ok(ended) => skipped(String::from_utf8_lossy(ended.stderr.bytes())),
         Err(error) => skipped(error),
     }
 }
 
 /// Starts a child in its own session, which writes as long as it lives, and kills the helper.
-async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> Observed {
+async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> ObservedResult {
     let alive = inside.join("sub/alive");
     let script = "(while :; do echo x >> sub/alive; sleep 0.02; done) </dev/null >/dev/null 2>&1 &
         while [ ! -s sub/alive ]; do sleep 0.02; done; echo ready; wait";
@@ -75,9 +75,9 @@ async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> O
         tokio::time::sleep(WRITE_INTERVAL).await;
         let now = size();
         if now == before {
-            return Observed::Killed(9);
+            return ObservedResult::Killed(9);
         }
         before = now;
     }
-    Observed::Allowed
+    ObservedResult::Allowed
 }

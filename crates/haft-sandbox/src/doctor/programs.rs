@@ -15,8 +15,8 @@ use haft_core::{Capabilities, Capability};
 
 use super::{has_set_id_file, put};
 use crate::{
-    Access, Command, DoctorFinding, Error, Exit, Expected, Level, Observed, Profile, Sandbox,
-    Workspace,
+    Access, Command, DoctorFinding, Error, Exit, ExpectedResult, Level, ObservedResult, Profile,
+    Sandbox, Workspace,
 };
 
 /// Timeout of each command.
@@ -191,25 +191,27 @@ async fn programs(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFi
     let _ = changed.and_then(|mut file| io::Write::write_all(&mut file, b"second\n"));
     for program in PROGRAMS {
         let observed = if program.name.starts_with("git-") && !has_git {
-            Observed::Skipped("git is not installed".to_owned())
+            ObservedResult::Skipped("git is not installed".to_owned())
         } else {
             let ended = sandbox.run(command(program.script), profile.clone()).await?;
             match (ended.exit, program.landlock_limit) {
-                (Exit::Code(0), _) => Observed::Allowed,
-                (Exit::Code(MISSING), _) => Observed::Skipped("it is not installed".to_owned()),
-                (_, Some(why)) if sandbox.tier().level == Level::Landlock => {
-                    Observed::Skipped(why.to_owned())
+                (Exit::Code(0), _) => ObservedResult::Allowed,
+                (Exit::Code(MISSING), _) => {
+                    ObservedResult::Skipped("it is not installed".to_owned())
                 }
-                (Exit::Code(code), _) => Observed::Refused(code),
-                (Exit::Signal(signal), _) => Observed::Killed(signal),
-                (Exit::Unknown, _) => Observed::Refused(0),
+                (_, Some(why)) if sandbox.tier().level == Level::Landlock => {
+                    ObservedResult::Skipped(why.to_owned())
+                }
+                (Exit::Code(code), _) => ObservedResult::Refused(code),
+                (Exit::Signal(signal), _) => ObservedResult::Killed(signal),
+                (Exit::Unknown, _) => ObservedResult::Refused(0),
             }
         };
         findings.push(finding(
             "programs",
             program.name,
             program.tried,
-            Expected::Allowed,
+            ExpectedResult::Allowed,
             observed,
         ));
     }
@@ -258,13 +260,13 @@ async fn plants(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFind
         });
         let is_changed = content(&root.join(plant.path)) != before;
         let observed = match code {
-            _ if is_changed => Observed::Allowed,
-            Some(0) => Observed::Allowed,
-            Some(code) => Observed::Refused(code),
-            None => Observed::Skipped("its result is unknown".to_owned()),
+            _ if is_changed => ObservedResult::Allowed,
+            Some(0) => ObservedResult::Allowed,
+            Some(code) => ObservedResult::Refused(code),
+            None => ObservedResult::Skipped("its result is unknown".to_owned()),
         };
         let tried = format!("plant `{}` with `{}`", plant.path, plant.script);
-        findings.push(finding("planted", plant.name, &tried, Expected::Refused, observed));
+        findings.push(finding("planted", plant.name, &tried, ExpectedResult::Refused, observed));
     }
     Ok(findings)
 }
@@ -273,8 +275,8 @@ fn finding(
     group: &str,
     name: &str,
     tried: &str,
-    expected: Expected,
-    observed: Observed,
+    expected: ExpectedResult,
+    observed: ObservedResult,
 ) -> DoctorFinding {
     let (name, group, tried) = (name.to_owned(), group.to_owned(), tried.to_owned());
     DoctorFinding { name, group, tried, expected, observed }
@@ -282,8 +284,8 @@ fn finding(
 
 /// A finding about the state of the host.
 fn state(name: &str, tried: &str, is_so: bool) -> DoctorFinding {
-    let observed = if is_so { Observed::Allowed } else { Observed::Refused(0) };
-    finding("planted", name, tried, Expected::Allowed, observed)
+    let observed = if is_so { ObservedResult::Allowed } else { ObservedResult::Refused(0) };
+    finding("planted", name, tried, ExpectedResult::Allowed, observed)
 }
 
 /// Returns the bytes of a file or the target of a symlink, `None` if the path does not exist.

@@ -27,7 +27,7 @@ use super::{
     sys,
 };
 use crate::{
-    Access, Level, Profile, Reads, exhausted,
+    Access, Level, Profile, ReadableFiles, exhausted,
     protocol::{Act, Fault, Run},
     workspace::{SEARCH, open_below},
 };
@@ -241,9 +241,9 @@ fn rules(task: &Task, setting: &Setting) -> Result<Rules, SetupError> {
     let profile = &task.orders.profile;
     let mut rules = Rules::default();
     match &profile.reads {
-        Reads::Everything => rules.add("/", Right::Read),
-        Reads::Only(paths) => {
-            for path in Reads::SYSTEM {
+        ReadableFiles::Everything => rules.add("/", Right::Read),
+        ReadableFiles::Only(paths) => {
+            for path in ReadableFiles::SYSTEM {
                 rules.add(path, Right::Read);
             }
             for path in paths {

@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft_core::protected_names::{Change, Protected};
+use haft_core::protected_names::{Change, ProtectedNames};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags},
@@ -124,7 +124,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, SetupError> {
     for (path, is_whole) in protected_mounts(view.profile) {
         bind_on_itself(&path, is_whole, "mounts: protected names")?;
     }
-    let protected = Protected::new(&view.profile.protected, &view.profile.exceptions);
+    let protected = ProtectedNames::new(&view.profile.protected, &view.profile.exceptions);
     for root in view.profile.writable() {
         match view.profile.git_directory(root) {
             Some(git) => protect_git(git)?,
@@ -302,7 +302,7 @@ fn cover_private_parents(profile: &Profile, user: u32) -> Result<(), SetupError>
 /// mounted on themselves, because a mount point cannot be moved. The supervisor refuses the same
 /// changes; the mounts are a second line of defence. Exceptions are left to the supervisor.
 pub(super) fn protected_mounts(profile: &Profile) -> Vec<(PathBuf, bool)> {
-    let protected = Protected::new(&profile.protected, &profile.exceptions);
+    let protected = ProtectedNames::new(&profile.protected, &profile.exceptions);
     let (mut known, mut all) = (BTreeSet::new(), Vec::new());
     for root in profile.writable().filter(|root| profile.git_directory(root).is_none()) {
         // Commits in a submodule write below `.git/modules`.
@@ -357,7 +357,7 @@ fn protect_git(git: &GitDirectory) -> Result<(), SetupError> {
 }
 
 /// Mounts read-only the configuration and hooks of each submodule at the top of a root.
-fn protect_modules(root: &Path, protected: &Protected) -> Result<(), SetupError> {
+fn protect_modules(root: &Path, protected: &ProtectedNames) -> Result<(), SetupError> {
     const FIXED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
     let is_file = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_file());
     let git = root.join(".git");

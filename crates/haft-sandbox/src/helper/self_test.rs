@@ -24,9 +24,9 @@ use rustix::{
 };
 
 use super::sys;
-use crate::{DoctorFinding, Expected, Level, Observed, Profile, protocol::Scene};
+use crate::{DoctorFinding, ExpectedResult, Level, ObservedResult, Profile, protocol::Scene};
 
-use Expected::{Allowed, Refused};
+use ExpectedResult::{Allowed, Refused};
 
 type Attempt = io::Result<()>;
 
@@ -35,7 +35,7 @@ struct Act {
     name: &'static str,
     group: &'static str,
     tried: &'static str,
-    expected: Expected,
+    expected: ExpectedResult,
     run: fn(&Scene) -> Attempt,
 }
 
@@ -43,7 +43,7 @@ const fn act(
     group: &'static str,
     name: &'static str,
     tried: &'static str,
-    expected: Expected,
+    expected: ExpectedResult,
     run: fn(&Scene) -> Attempt,
 ) -> Act {
     Act { name, group, tried, expected, run }
@@ -210,7 +210,7 @@ pub(crate) fn run(scene: &Scene, _: &Profile, report: BorrowedFd<'_>) {
         let observed = match sys::clone(0) {
             Ok(sys::Side::Child) => sys::exit(exit_code(act, scene)),
             Ok(sys::Side::Parent(pid)) => observe(pid),
-            Err(e) => Observed::Skipped(e.to_string()),
+            Err(e) => ObservedResult::Skipped(e.to_string()),
         };
         let finding = DoctorFinding {
             name: act.name.to_owned(),
@@ -236,17 +236,17 @@ fn exit_code(act: &Act, scene: &Scene) -> i32 {
     }
 }
 
-fn observe(pid: i32) -> Observed {
+fn observe(pid: i32) -> ObservedResult {
     match sys::reap(Some(pid), true) {
         Ok(Some(reaped)) if libc::WIFSIGNALED(reaped.status) => {
-            Observed::Killed(libc::WTERMSIG(reaped.status))
+            ObservedResult::Killed(libc::WTERMSIG(reaped.status))
         }
         Ok(Some(reaped)) => match libc::WEXITSTATUS(reaped.status) {
-            0 => Observed::Allowed,
-            SKIPPED => Observed::Skipped("not on this machine or at this level".to_owned()),
-            errno => Observed::Refused(errno),
+            0 => ObservedResult::Allowed,
+            SKIPPED => ObservedResult::Skipped("not on this machine or at this level".to_owned()),
+            errno => ObservedResult::Refused(errno),
         },
-        _ => Observed::Skipped("its result is unknown".to_owned()),
+        _ => ObservedResult::Skipped("its result is unknown".to_owned()),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct WatchOutcome {
 }
 
 impl WatchOutcome {
-    pub(super) fn report(&self, refused: Vec<crate::Refused>) -> Report {
+    pub(super) fn report(&self, refused: Vec<crate::RefusedChange>) -> Report {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Report::Ended {
             exit: self.exit,

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::protected_names::Protected;
+use haft_core::protected_names::ProtectedNames;
 use rustix::fs::{Mode, OFlags};
 
 /// Bytes of a configuration that are read.
@@ -126,13 +126,13 @@ struct Last {
     root: PathBuf,
     directory: PathBuf,
     seen: Vec<(PathBuf, Option<FileStat>)>,
-    names: Arc<Protected>,
+    names: Arc<ProtectedNames>,
 }
 
 impl LastNamed {
     /// Returns the protected names for entries of a directory. Reads the configuration again if it
     /// was changed.
-    pub(super) fn of(&self, root: &Path, directory: &Path) -> Arc<Protected> {
+    pub(super) fn of(&self, root: &Path, directory: &Path) -> Arc<ProtectedNames> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |last: &&mut Last| {
             let is_unchanged = |(path, known): &(PathBuf, _)| stamp(path) == *known;
@@ -142,7 +142,7 @@ impl LastNamed {
             return Arc::clone(&last.names);
         }
         let NamedFiles { names, seen } = NamedFiles::find(root, directory);
-        let names = Arc::new(Protected::new(names, [] as [&str; 0]));
+        let names = Arc::new(ProtectedNames::new(names, [] as [&str; 0]));
         let (root, directory) = (root.to_owned(), directory.to_owned());
         *last = Some(Last { root, directory, seen, names: Arc::clone(&names) });
         names

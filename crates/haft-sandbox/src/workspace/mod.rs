@@ -47,7 +47,7 @@ pub use self::{
 use self::{
     git_config::LastNamed,
     name::Step,
-    protect::{Protected, Protection},
+    protect::{ProtectedNames, Protection},
     resolve::{Last, resolve},
 };
 use crate::{Error, ErrorKind};
@@ -77,7 +77,7 @@ pub struct Workspace {
 
 struct Inner {
     roots: Vec<RootDirectory>,
-    protected: Protected,
+    protected: ProtectedNames,
     /// Git directories of linked worktrees. Commands can use them, file tools cannot.
     git: Vec<(GitDirectory, Root)>,
     git_notes: Vec<String>,
@@ -248,21 +248,21 @@ impl Workspace {
 
     /// Returns whether a write here needs a grant that this workspace does not have.
     #[must_use]
-    pub fn is_protected(&self, place: &ResolvedPath) -> bool {
-        self.protection_of(place) == Protection::Protected
+    pub fn is_protected(&self, resolved: &ResolvedPath) -> bool {
+        self.protection_of(resolved) == Protection::Protected
     }
 
     /// Returns whether a file here needs such a grant. A file in the place of a directory with
     /// protected names does too: a file `.git` says in which directory the hooks are.
     #[must_use]
-    pub fn is_protected_file(&self, place: &ResolvedPath) -> bool {
-        self.protection_of(place) != Protection::Unprotected
+    pub fn is_protected_file(&self, resolved: &ResolvedPath) -> bool {
+        self.protection_of(resolved) != Protection::Unprotected
     }
 
     /// Returns a workspace that may also write at and below these paths, protected or not. This
     /// workspace does not change.
     #[must_use]
-    pub fn granting(&self, places: impl IntoIterator<Item = ResolvedPath>) -> Workspace {
+    pub fn with_writable(&self, places: impl IntoIterator<Item = ResolvedPath>) -> Workspace {
         let granted = self.granted.iter().cloned().chain(places).collect();
         Workspace { inner: self.inner.clone(), granted }
     }
@@ -292,36 +292,36 @@ impl Workspace {
     }
 
     /// FAIL CLOSED: called before every write.
-    fn may_write(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let directory = self.directory(place)?;
+    fn may_write(&self, resolved: &ResolvedPath) -> Result<(), PathError> {
+        let directory = self.directory(resolved)?;
         if directory.access != Access::Write {
-            return Err(place.refuse(PathErrorKind::ReadOnly));
+            return Err(resolved.refuse(PathErrorKind::ReadOnly));
         }
-        if place.path.as_os_str().is_empty() {
-            return Err(place.refuse(PathErrorKind::IsADirectory));
+        if resolved.path.as_os_str().is_empty() {
+            return Err(resolved.refuse(PathErrorKind::IsADirectory));
         }
-        match self.protection_of(place) {
-            Protection::Protected => Err(place.refuse(PathErrorKind::Protected)),
+        match self.protection_of(resolved) {
+            Protection::Protected => Err(resolved.refuse(PathErrorKind::Protected)),
             Protection::Contains | Protection::Unprotected => Ok(()),
         }
     }
 
     /// Called before an entry is deleted, moved or replaced. A directory with protected names below
     /// it may not be moved: its files would lose their protection.
-    fn may_move(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        self.may_write(place)?;
-        match self.protection_of(place) {
+    fn may_move(&self, resolved: &ResolvedPath) -> Result<(), PathError> {
+        self.may_write(resolved)?;
+        match self.protection_of(resolved) {
             Protection::Unprotected => Ok(()),
             Protection::Contains | Protection::Protected => {
-                Err(place.refuse(PathErrorKind::Protected))
+                Err(resolved.refuse(PathErrorKind::Protected))
             }
         }
     }
 
-    fn directory(&self, place: &ResolvedPath) -> Result<&RootDirectory, PathError> {
+    fn directory(&self, resolved: &ResolvedPath) -> Result<&RootDirectory, PathError> {
         let directory =
-            self.inner.roots.get(place.root).filter(|directory| directory.path == place.base);
-        directory.ok_or_else(|| place.refuse(PathErrorKind::OutsideWorkspace))
+            self.inner.roots.get(resolved.root).filter(|directory| directory.path == resolved.base);
+        directory.ok_or_else(|| resolved.refuse(PathErrorKind::OutsideWorkspace))
     }
 
     fn handle(&self, root: usize) -> Option<BorrowedFd<'_>> {
@@ -357,7 +357,7 @@ impl fmt::Debug for Workspace {
     }
 }
 
-/// A workspace grants single paths, see [`Workspace::granting`].
+/// A workspace grants single paths, see [`Workspace::with_writable`].
 const NO_EXCEPTIONS: [&str; 0] = [];
 
 /// Collects the roots of a workspace.
@@ -452,7 +452,7 @@ impl WorkspaceBuilder {
             let identity = open::identity(&stat);
             roots.push(RootDirectory { named, path: path.into(), access, handle, identity });
         }
-        let protected = Protected::new(self.protected, NO_EXCEPTIONS);
+        let protected = ProtectedNames::new(self.protected, NO_EXCEPTIONS);
         let (mut git, mut git_notes) = (Vec::new(), Vec::new());
         if self.has_linked_worktrees {
             let all: Vec<Root> = roots.iter().map(RootDirectory::root).collect();

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use haft_core::HardLinked;
+use haft_core::HardLinkedFile;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use serde::Serialize;
 
@@ -73,10 +73,10 @@ impl FileMeta {
     /// Returns its identity if it is a regular file with more than one hard link. A rule about
     /// another of its names applies to it too.
     #[must_use]
-    pub fn hard_linked(&self) -> Option<HardLinked> {
+    pub fn hard_linked(&self) -> Option<HardLinkedFile> {
         let FileVersion { device, inode, changed, .. } = self.stamp;
         let is_linked = self.kind == FileKind::File && self.links > 1;
-        is_linked.then_some(HardLinked { device, inode, links: self.links, changed })
+        is_linked.then_some(HardLinkedFile { device, inode, links: self.links, changed })
     }
 }
 
@@ -119,15 +119,15 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails if it does not exist or is not accessible.
-    pub fn meta(&self, place: &ResolvedPath) -> Result<FileMeta, PathError> {
-        let directory = self.directory(place)?;
-        let Some(name) = place.path.file_name() else {
-            let stat = rustix::fs::fstat(&directory.handle).map_err(|errno| place.os(errno))?;
+    pub fn meta(&self, resolved: &ResolvedPath) -> Result<FileMeta, PathError> {
+        let directory = self.directory(resolved)?;
+        let Some(name) = resolved.path.file_name() else {
+            let stat = rustix::fs::fstat(&directory.handle).map_err(|errno| resolved.os(errno))?;
             return Ok(meta(&stat));
         };
-        let parent = self.open_parent(place)?;
+        let parent = self.open_parent(resolved)?;
         let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| place.os(errno))?;
+            .map_err(|errno| resolved.os(errno))?;
         Ok(meta(&stat))
     }
 
@@ -135,37 +135,37 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses directories, symlinks, pipes, sockets, devices, and pseudo files such as `/proc`.
-    pub fn open(&self, place: &ResolvedPath) -> Result<OpenFile, PathError> {
-        let directory = self.directory(place)?;
-        let handle = open_below(directory.handle.as_fd(), &place.path, OFlags::RDONLY)
-            .map_err(|errno| place.os(errno))?;
-        regular(handle, place, directory.identity.0)
+    pub fn open(&self, resolved: &ResolvedPath) -> Result<OpenFile, PathError> {
+        let directory = self.directory(resolved)?;
+        let handle = open_below(directory.handle.as_fd(), &resolved.path, OFlags::RDONLY)
+            .map_err(|errno| resolved.os(errno))?;
+        regular(handle, resolved, directory.identity.0)
     }
 
     /// Reads a whole file of at most `cap` bytes.
     ///
     /// # Errors
     /// Like [`open`](Self::open). Refuses larger files and never buffers more than `cap` bytes.
-    pub fn read(&self, place: &ResolvedPath, cap: usize) -> Result<Vec<u8>, PathError> {
-        read_whole(self.open(place)?, place, cap)
+    pub fn read(&self, resolved: &ResolvedPath, cap: usize) -> Result<Vec<u8>, PathError> {
+        read_whole(self.open(resolved)?, resolved, cap)
     }
 }
 
 /// Reads a whole file of at most `cap` bytes.
 pub(super) fn read_whole(
     opened: OpenFile,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     cap: usize,
 ) -> Result<Vec<u8>, PathError> {
     if opened.meta.size > cap as u64 {
-        return Err(place.refuse(PathErrorKind::TooLarge));
+        return Err(resolved.refuse(PathErrorKind::TooLarge));
     }
     let mut bytes = Vec::new();
     // One byte more than allowed: the file can grow while it is read.
     let mut limited = opened.file.take((cap as u64).saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(|e| place.io(e))?;
+    limited.read_to_end(&mut bytes).map_err(|e| resolved.io(e))?;
     if bytes.len() > cap {
-        return Err(place.refuse(PathErrorKind::TooLarge));
+        return Err(resolved.refuse(PathErrorKind::TooLarge));
     }
     Ok(bytes)
 }
@@ -173,21 +173,21 @@ pub(super) fn read_whole(
 /// Accepts an open file descriptor if it is a regular file. `device` is the device of the root.
 pub(super) fn regular(
     handle: OwnedFd,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     device: u64,
 ) -> Result<OpenFile, PathError> {
-    let stat = rustix::fs::fstat(&handle).map_err(|errno| place.os(errno))?;
+    let stat = rustix::fs::fstat(&handle).map_err(|errno| resolved.os(errno))?;
     let meta = meta(&stat);
     match meta.kind {
         FileKind::File => {}
-        FileKind::Directory => return Err(place.refuse(PathErrorKind::IsADirectory)),
+        FileKind::Directory => return Err(resolved.refuse(PathErrorKind::IsADirectory)),
         FileKind::Symlink | FileKind::Special => {
-            return Err(place.refuse(PathErrorKind::SpecialFile));
+            return Err(resolved.refuse(PathErrorKind::SpecialFile));
         }
     }
     // Only a mount below the root can be a pseudo file system.
     if identity(&stat).0 != device && is_pseudo_file(&handle) {
-        return Err(place.refuse(PathErrorKind::SpecialFile));
+        return Err(resolved.refuse(PathErrorKind::SpecialFile));
     }
     // It was opened with `O_NONBLOCK`; reads should block.
     let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());

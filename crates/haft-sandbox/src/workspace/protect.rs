@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 pub use haft_core::protected_names::{PROTECTED, ProtectedName};
-pub(crate) use haft_core::protected_names::{Protected, Protection, is_move_allowed};
+pub(crate) use haft_core::protected_names::{ProtectedNames, Protection, is_move_allowed};
 
 use super::{
     ResolvedPath, Workspace,
@@ -13,14 +13,16 @@ use super::{
 
 impl Workspace {
     /// Returns how a path relates to the protected names. A granted path is free.
-    pub(super) fn protection_of(&self, place: &ResolvedPath) -> Protection {
-        if self.is_granted(place) {
+    pub(super) fn protection_of(&self, resolved: &ResolvedPath) -> Protection {
+        if self.is_granted(resolved) {
             return Protection::Unprotected;
         }
-        match self.inner.protected.at(&place.base).protection(&place.path) {
+        match self.inner.protected.at(&resolved.base).protection(&resolved.path) {
             Protection::Protected => Protection::Protected,
-            Protection::Unprotected if self.is_in_bare_repository(place) => Protection::Protected,
-            protection => match self.named_by_git(place).protection(&place.path) {
+            Protection::Unprotected if self.is_in_bare_repository(resolved) => {
+                Protection::Protected
+            }
+            protection => match self.named_by_git(resolved).protection(&resolved.path) {
                 Protection::Unprotected => protection,
                 named => named,
             },
@@ -28,20 +30,20 @@ impl Workspace {
     }
 
     /// Returns the names that the configuration of git protects next to a path.
-    fn named_by_git(&self, place: &ResolvedPath) -> Arc<Protected> {
-        let path = place.absolute();
-        self.inner.named.of(&place.base, path.parent().unwrap_or(&place.base))
+    fn named_by_git(&self, resolved: &ResolvedPath) -> Arc<ProtectedNames> {
+        let path = resolved.absolute();
+        self.inner.named.of(&resolved.base, path.parent().unwrap_or(&resolved.base))
     }
 
     /// Returns why a path needs a grant that this workspace does not have: it is protected, or has
     /// a protected name below it.
     #[must_use]
-    pub fn protection(&self, place: &ResolvedPath) -> Option<&str> {
-        match self.protection_of(place) {
+    pub fn protection(&self, resolved: &ResolvedPath) -> Option<&str> {
+        match self.protection_of(resolved) {
             Protection::Unprotected => None,
             _ => {
-                let reason = self.inner.protected.at(&place.base).reason(&place.path);
-                let is_named = || self.named_by_git(place).reason(&place.path).is_some();
+                let reason = self.inner.protected.at(&resolved.base).reason(&resolved.path);
+                let is_named = || self.named_by_git(resolved).reason(&resolved.path).is_some();
                 Some(match reason {
                     Some(reason) => reason,
                     None if is_named() => NAMED_BY_GIT,
@@ -54,8 +56,8 @@ impl Workspace {
     /// Returns whether the name that protects a path is one of [`PROTECTED`]. Policies know these
     /// and request approval. A name that only this workspace protects is always refused.
     #[must_use]
-    pub fn is_listed(&self, place: &ResolvedPath) -> bool {
-        let pattern = self.inner.protected.at(&place.base).pattern(&place.path);
+    pub fn is_listed(&self, resolved: &ResolvedPath) -> bool {
+        let pattern = self.inner.protected.at(&resolved.base).pattern(&resolved.path);
         pattern.is_some_and(|pattern| PROTECTED.iter().any(|name| name.pattern == pattern))
     }
 
@@ -73,20 +75,21 @@ impl Workspace {
         names
     }
 
-    fn is_granted(&self, place: &ResolvedPath) -> bool {
-        let covers =
-            |grant: &ResolvedPath| grant.root == place.root && place.path.starts_with(&grant.path);
+    fn is_granted(&self, resolved: &ResolvedPath) -> bool {
+        let covers = |grant: &ResolvedPath| {
+            grant.root == resolved.root && resolved.path.starts_with(&grant.path)
+        };
         self.granted.iter().any(covers)
     }
 
     /// Returns whether a path belongs to a bare repository: git obeys `config` and `hooks` next to
     /// a `HEAD`.
-    fn is_in_bare_repository(&self, place: &ResolvedPath) -> bool {
+    fn is_in_bare_repository(&self, resolved: &ResolvedPath) -> bool {
         let has_head = |directory: &Path| {
-            let head = ResolvedPath { path: directory.join("HEAD"), ..place.clone() };
+            let head = ResolvedPath { path: directory.join("HEAD"), ..resolved.clone() };
             self.meta(&head).is_ok()
         };
-        self.inner.protected.possible_git_directories(&place.path).any(has_head)
+        self.inner.protected.possible_git_directories(&resolved.path).any(has_head)
     }
 
     /// Returns whether a rename would move an entry into a `.git` directory or out of one.

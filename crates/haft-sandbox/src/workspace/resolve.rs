@@ -52,7 +52,7 @@ pub(super) fn resolve(
         return Err(refuse(PathErrorKind::OutsideWorkspace));
     }
     match without_symlinks(workspace, start, path) {
-        Some(place) => Ok(place),
+        Some(resolved) => Ok(resolved),
         None => component_by_component(workspace, start, path, last),
     }
 }
@@ -294,9 +294,9 @@ mod tests {
                 for last in [Last::Follow, Last::Keep] {
                     let walk = component_by_component(&workspace, start, path, last);
                     match without_symlinks(&workspace, start, path) {
-                        Some(place) => {
+                        Some(resolved) => {
                             direct += 1;
-                            assert_eq!(walk.unwrap(), place, "{}", path.display());
+                            assert_eq!(walk.unwrap(), resolved, "{}", path.display());
                         }
                         None => walked += 1,
                     }

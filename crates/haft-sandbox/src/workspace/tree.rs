@@ -29,13 +29,13 @@ pub struct TreeReport {
     /// Bytes that were copied.
     pub bytes: u64,
     /// Links and special files that were left out of a copy.
-    pub left_out: usize,
+    pub not_copied: usize,
     /// Entries that were not deleted, because the operation was cancelled.
-    pub left_over: usize,
+    pub not_deleted: usize,
 }
 
 struct TreeEntry {
-    place: ResolvedPath,
+    resolved: ResolvedPath,
     kind: FileKind,
     size: u64,
 }
@@ -57,43 +57,43 @@ impl Workspace {
     /// [`DeleteScope::Everything`]; and trees beyond the limits. Nothing has changed then.
     pub fn remove(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         extent: DeleteScope,
     ) -> Result<TreeReport, PathError> {
-        self.remove_until(place, extent, &|| false)
+        self.remove_until(resolved, extent, &|| false)
     }
 
     /// Like [`remove`](Self::remove), with cancellation: `stop` is checked between two entries.
-    /// What is left is unchanged and counted in [`TreeReport::left_over`].
+    /// What is left is unchanged and counted in [`TreeReport::not_deleted`].
     ///
     /// # Errors
     /// Like [`remove`](Self::remove).
     pub fn remove_until(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         extent: DeleteScope,
         stop: &dyn Fn() -> bool,
     ) -> Result<TreeReport, PathError> {
-        self.may_move(place)?;
-        let (directory, name) = self.parent_and_name(place)?;
-        let what = self.meta(place)?.kind;
+        self.may_move(resolved)?;
+        let (directory, name) = self.parent_and_name(resolved)?;
+        let what = self.meta(resolved)?.kind;
         if what != FileKind::Directory {
             rustix::fs::unlinkat(&directory, &name, AtFlags::empty())
-                .map_err(|errno| place.os(errno))?;
+                .map_err(|errno| resolved.os(errno))?;
             return Ok(TreeReport { entries: 1, ..TreeReport::default() });
         }
         let mut done = TreeReport::default();
         if let DeleteScope::Everything(bounds) = extent {
-            let all = self.survey(place, bounds)?;
-            if let Some(TreeEntry { place, .. }) =
-                all.iter().find(|seen| self.is_protected(&seen.place))
+            let all = self.survey(resolved, bounds)?;
+            if let Some(TreeEntry { resolved, .. }) =
+                all.iter().find(|seen| self.is_protected(&seen.resolved))
             {
-                return Err(place.refuse(PathErrorKind::Protected));
+                return Err(resolved.refuse(PathErrorKind::Protected));
             }
             // In reverse order, so that the contents come before their directory.
-            for TreeEntry { place, kind, .. } in all.iter().rev() {
+            for TreeEntry { resolved, kind, .. } in all.iter().rev() {
                 if stop() {
-                    done.left_over = all.len() - done.entries + 1;
+                    done.not_deleted = all.len() - done.entries + 1;
                     return Ok(done);
                 }
                 let how = if *kind == FileKind::Directory {
@@ -101,13 +101,13 @@ impl Workspace {
                 } else {
                     AtFlags::empty()
                 };
-                let (directory, name) = self.parent_and_name(place)?;
-                rustix::fs::unlinkat(&directory, &name, how).map_err(|errno| place.os(errno))?;
+                let (directory, name) = self.parent_and_name(resolved)?;
+                rustix::fs::unlinkat(&directory, &name, how).map_err(|errno| resolved.os(errno))?;
                 done.entries += 1;
             }
         }
         rustix::fs::unlinkat(&directory, &name, AtFlags::REMOVEDIR)
-            .map_err(|errno| place.os(errno))?;
+            .map_err(|errno| resolved.os(errno))?;
         done.entries += 1;
         Ok(done)
     }
@@ -135,8 +135,8 @@ impl Workspace {
             return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let all = self.survey(from, bounds)?;
-        let other = |place: &ResolvedPath| {
-            let rest = place.path.strip_prefix(&from.path).unwrap_or(&place.path);
+        let other = |resolved: &ResolvedPath| {
+            let rest = resolved.path.strip_prefix(&from.path).unwrap_or(&resolved.path);
             ResolvedPath { path: to.path.join(rest), ..to.clone() }
         };
         let mut bytes: u64 = 0;
@@ -145,11 +145,11 @@ impl Workspace {
             if bytes > bounds.bytes {
                 return Err(from.refuse(PathErrorKind::TooMany));
             }
-            self.may_write(&other(&seen.place))?;
+            self.may_write(&other(&seen.resolved))?;
         }
         self.make_directory(to)?;
         for seen in &all {
-            let target = other(&seen.place);
+            let target = other(&seen.resolved);
             match seen.kind {
                 FileKind::Directory => {
                     self.make_directory(&target)?;
@@ -157,9 +157,9 @@ impl Workspace {
                 }
                 FileKind::File => {
                     let how = (replace, bounds, ModeOf::Target);
-                    self.copy_file(&seen.place, &target, how, &mut done)?;
+                    self.copy_file(&seen.resolved, &target, how, &mut done)?;
                 }
-                FileKind::Symlink | FileKind::Special => done.left_out += 1,
+                FileKind::Symlink | FileKind::Special => done.not_copied += 1,
             }
         }
         Ok(done)
@@ -171,7 +171,7 @@ impl Workspace {
     /// # Errors
     /// Refuses what [`rename`](Self::rename) refuses, directories, symlinks, and files beyond the
     /// limits.
-    pub fn carry(
+    pub fn move_across_devices(
         &self,
         from: &ResolvedPath,
         to: &ResolvedPath,
@@ -199,15 +199,15 @@ impl Workspace {
     /// kept: a tree with many directories would exhaust the file descriptors.
     fn survey(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         bounds: WalkLimits,
     ) -> Result<Vec<TreeEntry>, PathError> {
         let look = |entry: Result<WalkEntry, PathError>| {
             let entry = entry?;
             let size = if entry.kind() == FileKind::File { entry.meta()?.size } else { 0 };
-            Ok(TreeEntry { place: entry.place().clone(), kind: entry.kind(), size })
+            Ok(TreeEntry { resolved: entry.resolved().clone(), kind: entry.kind(), size })
         };
-        self.walk(place, bounds)?.map(look).collect()
+        self.walk(resolved, bounds)?.map(look).collect()
     }
 
     fn copy_file(
@@ -224,16 +224,16 @@ impl Workspace {
             return Err(from.refuse(PathErrorKind::TooLarge));
         }
         let (stamp, meta) = (opened.meta.stamp, opened.meta);
-        let mut draft = self.draft(to, replace)?;
-        if kept == ModeOf::Source || !draft.replaces() {
-            draft.keep_mode(&meta);
+        let mut start_write = self.start_write(to, replace)?;
+        if kept == ModeOf::Source || !start_write.replaces() {
+            start_write.keep_mode(&meta);
         }
-        let copied = copy(&mut opened.file.take(remaining.saturating_add(1)), &mut draft)
+        let copied = copy(&mut opened.file.take(remaining.saturating_add(1)), &mut start_write)
             .map_err(|e| to.io(e))?;
         if copied > remaining {
             return Err(from.refuse(PathErrorKind::TooLarge));
         }
-        draft.commit()?;
+        start_write.commit()?;
         done.entries += 1;
         done.bytes += copied;
         Ok(stamp)
@@ -243,10 +243,10 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses anything but a directory.
-    pub fn check_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let root = self.directory(place)?;
-        open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)
+    pub fn check_directory(&self, resolved: &ResolvedPath) -> Result<(), PathError> {
+        let root = self.directory(resolved)?;
+        open_below(root.handle.as_fd(), &resolved.path, OFlags::RDONLY | OFlags::DIRECTORY)
             .map(drop)
-            .map_err(|errno| place.os(errno))
+            .map_err(|errno| resolved.os(errno))
     }
 }

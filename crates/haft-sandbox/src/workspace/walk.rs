@@ -48,7 +48,7 @@ impl Default for WalkLimits {
 impl WalkLimits {
     /// Returns the limits for a directory alone, without the contents of its subdirectories.
     #[must_use]
-    pub fn flat(self) -> Self {
+    pub fn without_subdirectories(self) -> Self {
         Self { depth: 1, ..self }
     }
 }
@@ -56,7 +56,7 @@ impl WalkLimits {
 /// One entry of a walk.
 #[derive(Debug, Clone)]
 pub struct WalkEntry {
-    place: ResolvedPath,
+    resolved: ResolvedPath,
     kind: FileKind,
     directory: Arc<OpenDirectory>,
     level: usize,
@@ -73,8 +73,8 @@ struct OpenDirectory {
 impl WalkEntry {
     /// Returns its path.
     #[must_use]
-    pub fn place(&self) -> &ResolvedPath {
-        &self.place
+    pub fn resolved(&self) -> &ResolvedPath {
+        &self.resolved
     }
 
     /// Returns its kind when its directory was read.
@@ -90,7 +90,7 @@ impl WalkEntry {
     pub fn meta(&self) -> Result<FileMeta, PathError> {
         let stat =
             rustix::fs::statat(&self.directory.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
-        Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
+        Ok(meta(&stat.map_err(|errno| self.resolved.os(errno))?))
     }
 
     /// Returns its depth: 1 for entries of the directory where the walk started.
@@ -106,8 +106,8 @@ impl WalkEntry {
     pub fn open(&self) -> Result<OpenFile, PathError> {
         let handle =
             open_below(self.directory.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
-        let handle = handle.map_err(|errno| self.place.os(errno))?;
-        open::regular(handle, &self.place, self.directory.device)
+        let handle = handle.map_err(|errno| self.resolved.os(errno))?;
+        open::regular(handle, &self.resolved, self.directory.device)
     }
 
     /// Reads another file in the same directory. Returns `None` if it does not exist.
@@ -115,19 +115,21 @@ impl WalkEntry {
     /// # Errors
     /// Like [`open`](Self::open). Refuses a file of more than `cap` bytes.
     pub fn read_sibling(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, PathError> {
-        let place = self.place.with_name(name)?;
+        let resolved = self.resolved.with_name(name)?;
         match open_below(self.directory.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(place.os(errno)),
-            Ok(handle) => {
-                open::read_whole(open::regular(handle, &place, self.directory.device)?, &place, cap)
-                    .map(Some)
-            }
+            Err(errno) => Err(resolved.os(errno)),
+            Ok(handle) => open::read_whole(
+                open::regular(handle, &resolved, self.directory.device)?,
+                &resolved,
+                cap,
+            )
+            .map(Some),
         }
     }
 
     fn name(&self) -> &OsStr {
-        self.place.path.file_name().unwrap_or_default()
+        self.resolved.path.file_name().unwrap_or_default()
     }
 }
 
@@ -136,21 +138,21 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails if the path is not a directory or cannot be read.
-    pub fn walk(&self, place: &ResolvedPath, bounds: WalkLimits) -> Result<Walk, PathError> {
-        self.start_walk(place, bounds, false)
+    pub fn walk(&self, resolved: &ResolvedPath, bounds: WalkLimits) -> Result<Walk, PathError> {
+        self.start_walk(resolved, bounds, false)
     }
 
     /// Starts a walk. With `may_cut`, entries beyond the bound are left out without an error.
     fn start_walk(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         bounds: WalkLimits,
         may_cut: bool,
     ) -> Result<Walk, PathError> {
-        let root = self.directory(place)?;
+        let root = self.directory(resolved)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
-        let handle =
-            open_below(root.handle.as_fd(), &place.path, how).map_err(|errno| place.os(errno))?;
+        let handle = open_below(root.handle.as_fd(), &resolved.path, how)
+            .map_err(|errno| resolved.os(errno))?;
         let mut walk = Walk {
             stack: Vec::new(),
             device: root.identity.0,
@@ -161,7 +163,7 @@ impl Workspace {
             next: None,
             buffer: Vec::new(),
         };
-        walk.enter(place.clone(), handle)?;
+        walk.enter(resolved.clone(), handle)?;
         Ok(walk)
     }
 
@@ -169,8 +171,16 @@ impl Workspace {
     ///
     /// # Errors
     /// Like [`walk`](Self::walk). Refuses a directory with more than `entries` entries.
-    pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<WalkEntry>, PathError> {
-        self.walk(place, WalkLimits { entries, ..WalkLimits::default() }.flat())?.collect()
+    pub fn list(
+        &self,
+        resolved: &ResolvedPath,
+        entries: usize,
+    ) -> Result<Vec<WalkEntry>, PathError> {
+        self.walk(
+            resolved,
+            WalkLimits { entries, ..WalkLimits::default() }.without_subdirectories(),
+        )?
+        .collect()
     }
 
     /// Lists at most `entries` entries of a directory, sorted by name, and returns whether there
@@ -180,11 +190,11 @@ impl Workspace {
     /// Like [`walk`](Self::walk).
     pub fn list_at_most(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         entries: usize,
     ) -> Result<(Vec<WalkEntry>, bool), PathError> {
-        let bounds = WalkLimits { entries, ..WalkLimits::default() }.flat();
-        let walk = self.start_walk(place, bounds, true)?;
+        let bounds = WalkLimits { entries, ..WalkLimits::default() }.without_subdirectories();
+        let walk = self.start_walk(resolved, bounds, true)?;
         let is_cut = walk.is_cut;
         Ok((walk.collect::<Result<_, _>>()?, is_cut))
     }
@@ -209,7 +219,7 @@ pub struct Walk {
 
 #[derive(Debug)]
 struct Level {
-    place: ResolvedPath,
+    resolved: ResolvedPath,
     here: Arc<OpenDirectory>,
     /// Sorted by name, in reverse.
     names: Vec<(OsString, FileType)>,
@@ -221,7 +231,7 @@ impl Walk {
         self.next = None;
     }
 
-    fn enter(&mut self, place: ResolvedPath, handle: OwnedFd) -> Result<(), PathError> {
+    fn enter(&mut self, resolved: ResolvedPath, handle: OwnedFd) -> Result<(), PathError> {
         let mut names: Vec<(OsString, FileType)> = Vec::new();
         let left = &mut self.left;
         let is_whole = read_names(&handle, &mut self.buffer, |name, kind| {
@@ -237,32 +247,32 @@ impl Walk {
             }
             is_within_bound
         });
-        if !is_whole.map_err(|errno| place.os(errno))? {
+        if !is_whole.map_err(|errno| resolved.os(errno))? {
             if !self.may_cut {
-                return Err(place.refuse(PathErrorKind::TooMany));
+                return Err(resolved.refuse(PathErrorKind::TooMany));
             }
             self.is_cut = true;
         }
         names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let here = Arc::new(OpenDirectory { handle, device: self.device });
-        self.stack.push(Level { place, here, names });
+        self.stack.push(Level { resolved, here, names });
         Ok(())
     }
 
     fn step(&mut self) -> Result<Option<WalkEntry>, PathError> {
-        if let Some((place, directory)) = self.next.take() {
+        if let Some((resolved, directory)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
                 // A depth of 1 asks for the directory alone, so this is no exceeded bound.
                 if self.bounds.depth > 1 {
                     self.stack.clear();
-                    return Err(place.refuse(PathErrorKind::TooMany));
+                    return Err(resolved.refuse(PathErrorKind::TooMany));
                 }
             } else {
                 let how = OFlags::RDONLY | OFlags::DIRECTORY;
-                let name = place.path.file_name().unwrap_or_default();
+                let name = resolved.path.file_name().unwrap_or_default();
                 let handle = open_below(directory.handle.as_fd(), name.as_ref(), how)
-                    .map_err(|errno| place.os(errno))?;
-                self.enter(place, handle).inspect_err(|refusal| {
+                    .map_err(|errno| resolved.os(errno))?;
+                self.enter(resolved, handle).inspect_err(|refusal| {
                     if refusal.cause() == PathErrorKind::TooMany {
                         self.stack.clear();
                     }
@@ -271,27 +281,30 @@ impl Walk {
         }
         loop {
             let level = self.stack.len();
-            let Some(Level { place, here, names }) = self.stack.last_mut() else { return Ok(None) };
+            let Some(Level { resolved, here, names }) = self.stack.last_mut() else {
+                return Ok(None);
+            };
             let Some((name, kind)) = names.pop() else {
                 self.stack.pop();
                 continue;
             };
-            let (root, base, path) = (place.root, place.base.clone(), place.path.join(&name));
-            let place = ResolvedPath { root, base, path, exists: true };
+            let (root, base, path) =
+                (resolved.root, resolved.base.clone(), resolved.path.join(&name));
+            let resolved = ResolvedPath { root, base, path, exists: true };
             let kind = match kind {
                 // Some file systems do not return the type with the name.
                 FileType::Unknown => {
                     match rustix::fs::statat(&here.handle, &name, AtFlags::SYMLINK_NOFOLLOW) {
                         Err(Errno::NOENT) => continue, // gone since the directory was read
-                        stat => meta(&stat.map_err(|errno| place.os(errno))?).kind,
+                        stat => meta(&stat.map_err(|errno| resolved.os(errno))?).kind,
                     }
                 }
                 kind => kind.into(),
             };
             if kind == FileKind::Directory {
-                self.next = Some((place.clone(), here.clone()));
+                self.next = Some((resolved.clone(), here.clone()));
             }
-            return Ok(Some(WalkEntry { place, kind, directory: here.clone(), level }));
+            return Ok(Some(WalkEntry { resolved, kind, directory: here.clone(), level }));
         }
     }
 }
@@ -376,7 +389,7 @@ mod tests {
         let all = workspace.walk(&workspace.resolve(".").unwrap(), WalkLimits::default()).unwrap();
         let all: Vec<WalkEntry> = all.map(Result::unwrap).collect();
         let seen: Vec<_> =
-            all.iter().map(|entry| (entry.place().to_string(), entry.kind())).collect();
+            all.iter().map(|entry| (entry.resolved().to_string(), entry.kind())).collect();
         let wanted = [
             ("directory", FileKind::Directory),
             ("directory/below", FileKind::File),

@@ -37,7 +37,7 @@ pub enum Replace {
 /// A file that is being written under a temporary name. Dropping it deletes the temporary file.
 #[derive(Debug)]
 pub struct AtomicWrite {
-    place: ResolvedPath,
+    resolved: ResolvedPath,
     directory: OwnedFd,
     name: OsString,
     temporary: Option<OsString>,
@@ -56,68 +56,80 @@ impl Workspace {
     /// Refuses protected names, read-only roots, special files, and what `replace` forbids.
     pub fn write(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         bytes: &[u8],
         replace: Replace,
     ) -> Result<FileMeta, PathError> {
-        let mut draft = self.draft(place, replace)?;
-        draft.write_all(bytes).map_err(|e| place.io(e))?;
-        draft.commit()
+        let mut start_write = self.start_write(resolved, replace)?;
+        start_write.write_all(bytes).map_err(|e| resolved.io(e))?;
+        start_write.commit()
     }
 
     /// Starts a file that is written in pieces and put in place by [`AtomicWrite::commit`].
     ///
     /// # Errors
     /// Like [`write`](Self::write).
-    pub fn draft(&self, place: &ResolvedPath, replace: Replace) -> Result<AtomicWrite, PathError> {
-        self.may_write(place)?;
-        if self.is_protected_file(place) {
-            return Err(place.refuse(PathErrorKind::Protected));
+    pub fn start_write(
+        &self,
+        resolved: &ResolvedPath,
+        replace: Replace,
+    ) -> Result<AtomicWrite, PathError> {
+        self.may_write(resolved)?;
+        if self.is_protected_file(resolved) {
+            return Err(resolved.refuse(PathErrorKind::Protected));
         }
-        let (directory, name) = self.parent_and_name(place)?;
-        let old = existing_entry(&directory, &name, place)?;
-        check_replace(place, old.as_ref(), replace)?;
+        let (directory, name) = self.parent_and_name(resolved)?;
+        let old = existing_entry(&directory, &name, resolved)?;
+        check_replace(resolved, old.as_ref(), replace)?;
         if old.is_none() && !name::is_allowed_for_new(&name) {
-            return Err(place.refuse(PathErrorKind::NameInvalid));
+            return Err(resolved.refuse(PathErrorKind::NameInvalid));
         }
-        let (temporary, file) = temporary(&directory, place)?;
-        let (place, replaces) = (place.clone(), old.is_some());
+        let (temporary, file) = temporary(&directory, resolved)?;
+        let (resolved, replaces) = (resolved.clone(), old.is_some());
         let temporary = Some(temporary);
-        let draft =
-            AtomicWrite { place, directory, name, temporary, file, replace, replaces, written: 0 };
+        let start_write = AtomicWrite {
+            resolved,
+            directory,
+            name,
+            temporary,
+            file,
+            replace,
+            replaces,
+            written: 0,
+        };
         if let Some(old) = old {
-            draft.copy_permissions(&old);
+            start_write.copy_permissions(&old);
         }
-        Ok(draft)
+        Ok(start_write)
     }
 
     /// Creates a directory and its parents. An existing directory is no error.
     ///
     /// # Errors
     /// Refuses protected names, read-only roots, and existing files.
-    pub fn make_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let root = self.directory(place)?;
-        if place.path.as_os_str().is_empty() {
+    pub fn make_directory(&self, resolved: &ResolvedPath) -> Result<(), PathError> {
+        let root = self.directory(resolved)?;
+        if resolved.path.as_os_str().is_empty() {
             return Ok(());
         }
-        self.may_write(place)?;
+        self.may_write(resolved)?;
         let mut here: Option<OwnedFd> = None;
-        for name in place.path.iter() {
+        for name in resolved.path.iter() {
             let from = here.as_ref().map_or(root.handle.as_fd(), |fd| fd.as_fd());
             let next = match open_below(from, Path::new(name), SEARCH) {
                 Err(Errno::NOENT) => {
                     if !name::is_allowed_for_new(name) {
-                        return Err(place.refuse(PathErrorKind::NameInvalid));
+                        return Err(resolved.refuse(PathErrorKind::NameInvalid));
                     }
                     match rustix::fs::mkdirat(from, name, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(place.os(errno)),
+                        Err(errno) => return Err(resolved.os(errno)),
                     }
                     open_below(from, Path::new(name), SEARCH)
                 }
                 next => next,
             };
-            here = Some(next.map_err(|errno| place.os(errno))?);
+            here = Some(next.map_err(|errno| resolved.os(errno))?);
         }
         Ok(())
     }
@@ -127,7 +139,7 @@ impl Workspace {
     /// # Errors
     /// Refuses protected names as source and target, directories that contain one or would become
     /// one, an existing target unless `replace` allows it, and another disk. Only a file can be
-    /// [carried](Self::carry) to another disk.
+    /// [carried](Self::move_across_devices) to another disk.
     pub fn rename(
         &self,
         from: &ResolvedPath,
@@ -163,20 +175,22 @@ impl Workspace {
         Ok(())
     }
 
-    pub(super) fn open_parent(&self, place: &ResolvedPath) -> Result<OwnedFd, PathError> {
-        let root = self.directory(place)?;
-        let parent = place.path.parent().unwrap_or(Path::new(""));
+    pub(super) fn open_parent(&self, resolved: &ResolvedPath) -> Result<OwnedFd, PathError> {
+        let root = self.directory(resolved)?;
+        let parent = resolved.path.parent().unwrap_or(Path::new(""));
         open_below(root.handle.as_fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)
-            .map_err(|errno| place.os(errno))
+            .map_err(|errno| resolved.os(errno))
     }
 
     pub(super) fn parent_and_name(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
     ) -> Result<(OwnedFd, OsString), PathError> {
-        let name =
-            place.path.file_name().ok_or_else(|| place.refuse(PathErrorKind::IsADirectory))?;
-        Ok((self.open_parent(place)?, name.to_owned()))
+        let name = resolved
+            .path
+            .file_name()
+            .ok_or_else(|| resolved.refuse(PathErrorKind::IsADirectory))?;
+        Ok((self.open_parent(resolved)?, name.to_owned()))
     }
 }
 
@@ -186,11 +200,11 @@ impl AtomicWrite {
     /// # Errors
     /// Fails on a disk error, or if the target no longer satisfies `replace`.
     pub fn commit(mut self) -> Result<FileMeta, PathError> {
-        let os = |errno| self.place.os(errno);
+        let os = |errno| self.resolved.os(errno);
         rustix::fs::fsync(&self.file).map_err(os)?;
         // Check again: the target may have changed while the contents were written (TOCTOU).
-        let old = existing_entry(&self.directory, &self.name, &self.place)?;
-        check_replace(&self.place, old.as_ref(), self.replace)?;
+        let old = existing_entry(&self.directory, &self.name, &self.resolved)?;
+        check_replace(&self.resolved, old.as_ref(), self.replace)?;
         let temporary = self.temporary.as_deref().unwrap_or_default();
         match self.replace {
             Replace::Never => rename_new(&self.directory, temporary, &self.directory, &self.name),
@@ -200,7 +214,7 @@ impl AtomicWrite {
         self.temporary = None;
         // The contents are durable already; this makes the name durable. Not every file system can.
         let _ = rustix::fs::fsync(&self.directory);
-        let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.place.os(errno))?;
+        let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.resolved.os(errno))?;
         Ok(meta(&stat))
     }
 
@@ -259,31 +273,31 @@ impl Drop for AtomicWrite {
 fn existing_entry(
     directory: &OwnedFd,
     name: &OsStr,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
 ) -> Result<Option<FileMeta>, PathError> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(meta(&stat))),
         Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(place.os(errno)),
+        Err(errno) => Err(resolved.os(errno)),
     }
 }
 
 fn check_replace(
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     old: Option<&FileMeta>,
     replace: Replace,
 ) -> Result<(), PathError> {
     match (old, replace) {
         (None, Replace::Never | Replace::Always) => Ok(()),
-        (None, Replace::If(_)) => Err(place.refuse(PathErrorKind::Changed)),
+        (None, Replace::If(_)) => Err(resolved.refuse(PathErrorKind::Changed)),
         (Some(old), replace) => match (old.kind, replace) {
-            (FileKind::Directory, _) => Err(place.refuse(PathErrorKind::IsADirectory)),
-            (FileKind::Special, _) => Err(place.refuse(PathErrorKind::SpecialFile)),
-            (_, Replace::Never) => Err(place.refuse(PathErrorKind::Exists)),
+            (FileKind::Directory, _) => Err(resolved.refuse(PathErrorKind::IsADirectory)),
+            (FileKind::Special, _) => Err(resolved.refuse(PathErrorKind::SpecialFile)),
+            (_, Replace::Never) => Err(resolved.refuse(PathErrorKind::Exists)),
             // The path was resolved without a symlink at its end, so one was swapped in (TOCTOU).
-            (FileKind::Symlink, _) => Err(place.refuse(PathErrorKind::Changed)),
+            (FileKind::Symlink, _) => Err(resolved.refuse(PathErrorKind::Changed)),
             (FileKind::File, Replace::If(stamp)) if stamp != old.stamp => {
-                Err(place.refuse(PathErrorKind::Changed))
+                Err(resolved.refuse(PathErrorKind::Changed))
             }
             (FileKind::File, _) => Ok(()),
         },
@@ -291,17 +305,17 @@ fn check_replace(
 }
 
 /// Creates a new file exclusively (`O_EXCL`), under a random name.
-fn temporary(directory: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File), PathError> {
+fn temporary(directory: &OwnedFd, resolved: &ResolvedPath) -> Result<(OsString, File), PathError> {
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for turn in 0..16_u32 {
         let name: OsString = format!(".haft-{:016x}.tmp", RandomState::new().hash_one(turn)).into();
         match rustix::fs::openat(directory, &name, how, Mode::from_raw_mode(0o666)) {
             Ok(file) => return Ok((name, file.into())),
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(place.os(errno)),
+            Err(errno) => return Err(resolved.os(errno)),
         }
     }
-    Err(place.refuse(PathErrorKind::Failed))
+    Err(resolved.refuse(PathErrorKind::Failed))
 }
 
 /// Renames without replacing anything, atomically if the system can.

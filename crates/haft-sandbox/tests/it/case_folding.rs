@@ -110,10 +110,11 @@ async fn assert_no_repository_is_created(sandbox: &Sandbox, root: &Path) {
     ];
     clear(root);
     let places = || ["bare", ".git/refs/x"].into_iter();
-    let all = || places().flat_map(|place| ORDERS.iter().enumerate().map(move |o| (place, o)));
+    let all =
+        || places().flat_map(|resolved| ORDERS.iter().enumerate().map(move |o| (resolved, o)));
     let mut script = "exec 2>/dev/null; top=$PWD\n".to_owned();
-    for (place, (number, order)) in all() {
-        script += &format!("cd $top; mkdir -p {place}/{number} && cd {place}/{number}\n");
+    for (resolved, (number, order)) in all() {
+        script += &format!("cd $top; mkdir -p {resolved}/{number} && cd {resolved}/{number}\n");
         for name in *order {
             script += &match name.strip_suffix('/') {
                 Some(name) => format!("mkdir {name}\n"),
@@ -124,14 +125,14 @@ async fn assert_no_repository_is_created(sandbox: &Sandbox, root: &Path) {
     let command = Command::shell(script + "echo done");
     let ended = sandbox.run(command, profile(root)).await.unwrap();
     assert_eq!(out(&ended), "done\n");
-    for (place, (number, order)) in all() {
-        let directory = root.join(place).join(number.to_string());
+    for (resolved, (number, order)) in all() {
+        let directory = root.join(resolved).join(number.to_string());
         let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
         let is_repository = has("HEAD") && (has("commondir") || has("objects") && has("refs"));
         let is_obeyed = ["config", "hooks", "commondir"].into_iter().any(has);
         let level = sandbox.tier().level;
-        assert!(directory.exists(), "{level}: {place}: {order:?}");
-        assert!(!(is_repository && is_obeyed), "{level}: {place}: {order:?}");
+        assert!(directory.exists(), "{level}: {resolved}: {order:?}");
+        assert!(!(is_repository && is_obeyed), "{level}: {resolved}: {order:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use haft_sandbox::{
     Access, Command, Environment, Exit, ExitReason, Helper, Level, Network, ProcessStream, Profile,
-    Reads, Root, Sandbox, SandboxErrorKind, Workspace,
+    ReadableFiles, Root, Sandbox, SandboxErrorKind, Workspace,
 };
 
 use crate::kit::*;
@@ -179,7 +179,7 @@ async fn reads_outside_the_allowlist_are_refused() {
     for sandbox in sandboxes().await {
         let fixture = Fixture::new();
         let mut profile = fixture.profile();
-        profile.reads = Reads::Only(vec![]);
+        profile.reads = ReadableFiles::Only(vec![]);
         let script = format!(
             "cat notes.txt; cat {}/secret.txt; ls /var; ls /sys; ls /",
             fixture.outside.display()
@@ -195,7 +195,7 @@ async fn proc_exposes_no_files_or_environment_of_other_processes() {
     for sandbox in sandboxes().await {
         let fixture = Fixture::new();
         let mut profile = fixture.profile().read_only();
-        profile.reads = Reads::Only(vec![]);
+        profile.reads = ReadableFiles::Only(vec![]);
         put(&fixture.outside.join("near.txt"), "near");
         let script = format!(
             "for p in {process} 1 $PPID; do cat /proc/$p/environ; cat /proc/$p/root{0}/near.txt; \
@@ -289,10 +289,10 @@ async fn command_starts_in_its_working_directory() {
             SandboxErrorKind::BadCommand
         );
         // It was a directory at authorization time (TOCTOU).
-        let place = workspace.resolve("sub").unwrap();
+        let resolved = workspace.resolve("sub").unwrap();
         std::fs::remove_dir_all(fixture.inside.join("sub")).unwrap();
         std::os::unix::fs::symlink("/etc", fixture.inside.join("sub")).unwrap();
-        let swapped = Command::new("pwd").current_dir(&place);
+        let swapped = Command::new("pwd").current_dir(&resolved);
         assert_eq!(
             sandbox.start(swapped, fixture.profile()).await.unwrap_err().kind(),
             SandboxErrorKind::BadCommand
@@ -325,16 +325,18 @@ async fn output_is_truncated_at_its_limit_and_counted_beyond_it() {
         let fixture = Fixture::new();
         let script = "head -c 10000000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3";
         let ended =
-            sandbox.run(Command::shell(script).keep(1_000), fixture.profile()).await.unwrap();
+            sandbox.run(Command::shell(script).keep_bytes(1_000), fixture.profile()).await.unwrap();
         assert_eq!((ended.exit, ended.exit_reason), (Exit::Code(3), ExitReason::Exited));
         assert_eq!((ended.stdout.bytes().len(), ended.stdout.seen()), (1_000, 10_000_000));
         assert_eq!((ended.stderr.bytes().len(), ended.stderr.seen()), (1_000, 300_000));
-        let flood = Command::new("yes").keep(10).flood(1 << 20);
-        let ended =
-            tokio::time::timeout(Duration::from_secs(20), sandbox.run(flood, fixture.profile()))
-                .await
-                .unwrap()
-                .unwrap();
+        let flood = Command::new("yes").keep_bytes(10).kill_above(1 << 20);
+        let ended = tokio::time::timeout(
+            Duration::from_secs(20),
+            sandbox.run(flood, fixture.profile()),
+        )
+        .await
+        .unwrap()
+        .unwrap();
         assert_eq!(ended.exit_reason, ExitReason::OutputLimit);
         let facts = serde_json::to_value(ended.facts()).unwrap();
         assert_eq!(

@@ -21,8 +21,8 @@ async fn a_process_that_cannot_write_much() {
     let disk = Path::new("disk").canonicalize().unwrap();
     let workspace = Workspace::builder().root(&disk, Access::Write).build().unwrap();
     let large = vec![b'x'; 300 << 10];
-    let place = workspace.resolve("large").unwrap();
-    let refusal = workspace.write(&place, &large, Replace::Never).unwrap_err();
+    let resolved = workspace.resolve("large").unwrap();
+    let refusal = workspace.write(&resolved, &large, Replace::Never).unwrap_err();
     assert_eq!(refusal.cause().as_str(), expected, "{refusal}");
     let failure = Failure::from(refusal);
     assert!(failure.next().is_some());
@@ -33,7 +33,7 @@ async fn a_process_that_cannot_write_much() {
     let left: Vec<_> = fs::read_dir(&disk).unwrap().flatten().map(|e| e.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     // A small file can be written.
-    workspace.write(&place, b"small", Replace::Never).unwrap();
+    workspace.write(&resolved, b"small", Replace::Never).unwrap();
     put(Path::new("disk/inner-done"), "");
 }
 

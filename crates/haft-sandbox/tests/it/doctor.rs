@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use haft_sandbox::{Expected, Findings, Observed};
+use haft_sandbox::{DoctorReport, ExpectedResult, ObservedResult};
 
 use crate::kit::*;
 
@@ -33,7 +33,7 @@ async fn self_test_refuses_forbidden_acts_and_allows_the_others() {
 
 /// Returns whether the tier declares the finding: uid 0 without capabilities can read files of
 /// root.
-fn is_declared(found: &Findings, name: &str) -> bool {
+fn is_declared(found: &DoctorReport, name: &str) -> bool {
     name == "read-shadow" && !found.tier.fs.is_enforced()
 }
 
@@ -47,7 +47,7 @@ async fn self_test_runs_real_programs_and_refuses_planted_configuration() {
             let finding = found.findings.iter().find(|finding| finding.name == name);
             finding.unwrap_or_else(|| panic!("{level}: no `{name}`")).clone()
         };
-        let is_allowed = |name: &str| matches!(of(name).observed, Observed::Allowed);
+        let is_allowed = |name: &str| matches!(of(name).observed, ObservedResult::Allowed);
         assert!(is_allowed("pipe"), "{level}: {:?}", of("pipe"));
         assert!(is_allowed("listing-afterwards"), "{level}");
         assert!(is_allowed("project-no-set-id"), "{level}");
@@ -64,8 +64,8 @@ async fn self_test_runs_real_programs_and_refuses_planted_configuration() {
         assert!(planted.count() >= 20, "{level}");
         for name in ["plant-haft-toml", "plant-hook", "plant-git-config", "plant-servers"] {
             let finding = of(name);
-            assert_eq!(finding.expected, Expected::Refused);
-            assert!(matches!(finding.observed, Observed::Refused(_)), "{level}: {finding:?}");
+            assert_eq!(finding.expected, ExpectedResult::Refused);
+            assert!(matches!(finding.observed, ObservedResult::Refused(_)), "{level}: {finding:?}");
         }
     }
 }
@@ -75,8 +75,11 @@ async fn findings_round_trip_through_json() {
     let sandbox = sandboxes().await.remove(0);
     let directory = tempfile::tempdir().unwrap();
     let found = sandbox.self_test(directory.path()).await.unwrap();
-    let back: Findings = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
+    let back: DoctorReport = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
     assert_eq!(back.findings, found.findings);
     let ptrace = found.findings.iter().find(|finding| finding.name == "trace").unwrap();
-    assert_eq!((ptrace.expected, &ptrace.observed), (Expected::Refused, &Observed::Refused(1)));
+    assert_eq!(
+        (ptrace.expected, &ptrace.observed),
+        (ExpectedResult::Refused, &ObservedResult::Refused(1))
+    );
 }

@@ -8,7 +8,7 @@ use std::{
     process::{Command as Host, Stdio},
 };
 
-use haft_sandbox::{Command, Denied, Level, Profile, Sandbox, SandboxErrorKind};
+use haft_sandbox::{Command, DeniedFiles, Level, Profile, Sandbox, SandboxErrorKind};
 
 use crate::kit::*;
 
@@ -32,8 +32,11 @@ fn profile(fixture: &Fixture, read: &[&str], edit: &[&str], new: &[&str]) -> Pro
         names.iter().map(|name| fixture.inside.join(name)).collect()
     };
     let pattern = |name: &&str| format!("{}/{name}", fixture.inside.display());
-    profile.denied =
-        Denied { read: paths(read), edit: paths(edit), new: new.iter().map(pattern).collect() };
+    profile.denied = DeniedFiles {
+        read: paths(read),
+        edit: paths(edit),
+        new: new.iter().map(pattern).collect(),
+    };
     profile
 }
 

@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use haft_sandbox::{Command, Exit, ExitReason, Helper, Level, Running, Sandbox};
+use haft_sandbox::{Command, Exit, ExitReason, Helper, Level, RunningProcess, Sandbox};
 
 use crate::kit::*;
 
@@ -21,7 +21,7 @@ fn daemons(marker: &str) -> String {
     )
 }
 
-async fn begin(sandbox: &Sandbox, fixture: &Fixture, marker: &str) -> Running {
+async fn begin(sandbox: &Sandbox, fixture: &Fixture, marker: &str) -> RunningProcess {
     let script = format!("{}; sleep 1000.{marker}", daemons(marker));
     let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
     assert_eq!(running.next().await.unwrap().bytes, b"ready\n");

@@ -181,7 +181,7 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError
             if let Ok(mut opened) = entry.open() {
                 let mut text = String::new();
                 std::io::Read::read_to_string(&mut opened.file, &mut text).unwrap();
-                assert!(!text.contains("evil"), "{:?}", entry.place());
+                assert!(!text.contains("evil"), "{:?}", entry.resolved());
             }
             Ok(())
         }),
@@ -283,11 +283,11 @@ fn symlink_race_cannot_escape_the_workspace() {
                 break;
             }
             // Resolved first and used later, as between authorization and execution (TOCTOU).
-            let Ok(place) = workspace.resolve("d/file") else {
+            let Ok(resolved) = workspace.resolve("d/file") else {
                 refused += 1;
                 continue;
             };
-            match workspace.read(&place, 100) {
+            match workspace.read(&resolved, 100) {
                 Ok(bytes) => {
                     assert_eq!(bytes, b"inside");
                     reads += 1;
@@ -295,7 +295,7 @@ fn symlink_race_cannot_escape_the_workspace() {
                 Err(_) => refused += 1,
             }
             if turn % 16 == 0 {
-                drop(workspace.write(&place, b"inside", Replace::Always));
+                drop(workspace.write(&resolved, b"inside", Replace::Always));
                 let Ok(other) = workspace.resolve("d/other") else { continue };
                 if workspace.write(&other, b"x", Replace::Never).is_ok() {
                     let _ = workspace.remove(&other, DeleteScope::Entry);
@@ -337,7 +337,7 @@ fn symlink_race_cannot_escape_a_walk_copy_or_delete() {
                 if let Ok(mut opened) = entry.open() {
                     let mut text = String::new();
                     let _ = std::io::Read::read_to_string(&mut opened.file, &mut text);
-                    assert!(!text.contains("outside"), "{:?}", entry.place());
+                    assert!(!text.contains("outside"), "{:?}", entry.resolved());
                 }
             }
             let copied = workspace.resolve("copied").unwrap();
@@ -357,10 +357,10 @@ fn symlink_race_cannot_escape_a_walk_copy_or_delete() {
 fn grant_allows_only_its_protected_name() {
     let fixture = Fixture::new();
     let workspace = fixture.workspace();
-    let place = workspace.resolve(".envrc").unwrap();
-    let granted = workspace.granting([place.clone()]);
-    assert!(workspace.is_protected(&place) && !granted.is_protected(&place));
-    granted.write(&place, b"export A=1", Replace::Never).unwrap();
+    let resolved = workspace.resolve(".envrc").unwrap();
+    let granted = workspace.with_writable([resolved.clone()]);
+    assert!(workspace.is_protected(&resolved) && !granted.is_protected(&resolved));
+    granted.write(&resolved, b"export A=1", Replace::Never).unwrap();
     for other in [".haft/x", "haft.toml", "sub/.envrc", ".git/config"] {
         let other = granted.resolve(other).unwrap();
         assert_eq!(
@@ -370,7 +370,7 @@ fn grant_allows_only_its_protected_name() {
         );
     }
     assert_eq!(
-        workspace.write(&place, b"", Replace::Always).unwrap_err().cause(),
+        workspace.write(&resolved, b"", Replace::Always).unwrap_err().cause(),
         PathErrorKind::Protected
     );
 }
@@ -378,9 +378,9 @@ fn grant_allows_only_its_protected_name() {
 #[test]
 fn resolved_path_is_refused_in_another_workspace() {
     let (one, two) = (Fixture::new(), Fixture::new());
-    let place = one.workspace().resolve("notes.txt").unwrap();
+    let resolved = one.workspace().resolve("notes.txt").unwrap();
     assert_eq!(
-        two.workspace().read(&place, 100).unwrap_err().cause(),
+        two.workspace().read(&resolved, 100).unwrap_err().cause(),
         PathErrorKind::OutsideWorkspace
     );
 }
@@ -412,18 +412,18 @@ fn symlinks_between_roots_keep_the_access_of_the_target() {
 fn changed_file_is_not_replaced_and_dropped_write_leaves_no_temporary_file() {
     let fixture = Fixture::new();
     let workspace = fixture.workspace();
-    let place = workspace.resolve("notes.txt").unwrap();
-    let stamp = workspace.meta(&place).unwrap().stamp;
-    workspace.write(&place, b"mine", Replace::If(stamp)).unwrap();
+    let resolved = workspace.resolve("notes.txt").unwrap();
+    let stamp = workspace.meta(&resolved).unwrap().stamp;
+    workspace.write(&resolved, b"mine", Replace::If(stamp)).unwrap();
     assert_eq!(
-        workspace.write(&place, b"late", Replace::If(stamp)).unwrap_err().cause(),
+        workspace.write(&resolved, b"late", Replace::If(stamp)).unwrap_err().cause(),
         PathErrorKind::Changed
     );
     assert_eq!(
-        workspace.write(&place, b"new", Replace::Never).unwrap_err().cause(),
+        workspace.write(&resolved, b"new", Replace::Never).unwrap_err().cause(),
         PathErrorKind::Exists
     );
-    drop(workspace.draft(&place, Replace::Always).unwrap());
+    drop(workspace.start_write(&resolved, Replace::Always).unwrap());
     let names: Vec<_> =
         fs::read_dir(&fixture.inside).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -533,7 +533,9 @@ fn copy_over_a_file_keeps_its_permissions() {
     copy("open", "closed");
     assert_eq!(mode("closed"), 0o600, "a replaced file keeps its mode");
     let bounds = WalkLimits::default();
-    workspace.carry(&find("moved"), &find("closed"), Replace::Always, bounds).unwrap();
+    workspace
+        .move_across_devices(&find("moved"), &find("closed"), Replace::Always, bounds)
+        .unwrap();
     assert_eq!(mode("closed"), 0o640, "a moved file keeps its own mode, as with a rename");
 }
 
@@ -552,7 +554,7 @@ fn delete_can_be_cancelled_between_two_entries() {
     let done = workspace.remove_until(&sub, everything, &stop).unwrap();
     let left = fs::read_dir(fixture.inside.join("sub")).unwrap().count();
     assert_eq!((done.entries, left), (4, all - 4), "{done:?}");
-    assert_eq!(done.left_over, left + 1, "the directory itself is counted");
+    assert_eq!(done.not_deleted, left + 1, "the directory itself is counted");
 }
 
 /// Components of hostile paths.

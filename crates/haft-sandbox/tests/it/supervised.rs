@@ -282,21 +282,22 @@ async fn command_cannot_create_a_repository_that_git_on_the_host_obeys() {
     const PARTS: &str = "mkdir -p $d/objects $d/refs; echo '[core]' > $d/config; echo ref > $d/HEAD; \
                          mkdir $d/hooks; echo x > $d/commondir";
     for sandbox in sandboxes().await {
-        for place in
+        for resolved in
             [".git/y", "git~1/tools", ".GIT/t", ".git/refs/remotes/e", "plain", "sub/.git/refs/q"]
         {
             for order in ["", "echo x > $d/config;", "echo ref > $d/HEAD; mkdir $d/hooks;"] {
                 let fixture = Fixture::new();
                 fs::create_dir_all(fixture.inside.join(".git/objects")).unwrap();
-                let script = format!("d='{place}'; mkdir -p $d; {order} {PARTS}; exit 0");
+                let script = format!("d='{resolved}'; mkdir -p $d; {order} {PARTS}; exit 0");
                 run(&sandbox, &fixture, &script).await;
-                let has =
-                    |name: &str| fixture.inside.join(place).join(name).symlink_metadata().is_ok();
+                let has = |name: &str| {
+                    fixture.inside.join(resolved).join(name).symlink_metadata().is_ok()
+                };
                 let is_repository =
                     has("HEAD") && (has("commondir") || has("objects") && has("refs"));
                 let is_obeyed = has("config") || has("hooks") || has("commondir");
                 let level = sandbox.tier().level;
-                assert!(!(is_repository && is_obeyed), "{level}: {place}: {order}");
+                assert!(!(is_repository && is_obeyed), "{level}: {resolved}: {order}");
             }
         }
     }

@@ -250,7 +250,7 @@ impl Redactor {
             let end = part.strip_suffix(' ').unwrap_or(part);
             let mut stream = self.stream();
             out += &stream.feed(end);
-            if stream.held() < MIN_REVEALING_BYTES {
+            if stream.buffered() < MIN_REVEALING_BYTES {
                 out += &stream.finish();
             }
             out += &part[end.len()..];

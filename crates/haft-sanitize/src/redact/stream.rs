@@ -54,7 +54,7 @@ impl StreamRedactor {
 
     /// Returns how many bytes are buffered.
     #[must_use]
-    pub fn held(&self) -> usize {
+    pub fn buffered(&self) -> usize {
         self.shown.held() + self.written.as_ref().map_or(0, Stage::held)
     }
 
@@ -171,6 +171,6 @@ impl fmt::Debug for SanitizingRedactor {
 
 impl fmt::Debug for StreamRedactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamRedactor").field("held", &self.held()).finish_non_exhaustive()
+        f.debug_struct("StreamRedactor").field("held", &self.buffered()).finish_non_exhaustive()
     }
 }

@@ -504,7 +504,7 @@ fn streamed(redactor: &Redactor, text: &str, sizes: &[usize]) -> String {
     while at < text.len() {
         let end = text.ceil_char_boundary((at + sizes.next().unwrap()).min(text.len()));
         out += &stream.feed(&text[at..end]);
-        assert!(stream.held() < 64 << 10);
+        assert!(stream.buffered() < 64 << 10);
         at = end;
     }
     out + &stream.finish()
@@ -529,7 +529,7 @@ fn stream_buffers_only_what_may_be_a_secret() {
     let mut stream = with(&[("key", "open sesame")]).stream();
     for piece in ["page 1", ", page 2\n", "and some more text", " of this and that."] {
         assert_eq!(stream.feed(piece), piece);
-        assert_eq!(stream.held(), 0);
+        assert_eq!(stream.buffered(), 0);
     }
     assert_eq!(
         stream.feed("my open sesame."),
@@ -621,7 +621,7 @@ fn stream_buffer_of_invisible_text_is_bounded() {
     let mut out = stream.feed("open ses");
     for _ in 0..5_000 {
         out += &stream.feed("\u{200b}\x1b[0m");
-        assert!(stream.held() < 64 << 10);
+        assert!(stream.buffered() < 64 << 10);
     }
     out += &stream.feed("ame!");
     out += &stream.finish();

@@ -12,5 +12,5 @@ pub struct Document {
     /// The definitions, by name.
     pub definitions: Map<String, Value>,
     /// The place of each definition in the source.
-    pub places: HashMap<String, String>,
+    pub pointers: HashMap<String, String>,
 }

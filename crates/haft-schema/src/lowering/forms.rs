@@ -21,7 +21,7 @@ impl<'a> Lowering<'a> {
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> Result<(), UnsupportedSchema> {
         let Some(values) = query::own_values(own) else { return Ok(()) };
@@ -54,7 +54,7 @@ impl<'a> Lowering<'a> {
         }
         if subset.closed {
             return Err(self.unfit(
-                place,
+                pointer,
                 word,
                 "listed values must be strings, numbers or booleans",
             ));
@@ -67,7 +67,7 @@ impl<'a> Lowering<'a> {
             _ => false,
         };
         if !exact {
-            self.lose(place, word, "these values cannot be listed", precision)?;
+            self.lose(pointer, word, "these values cannot be listed", precision)?;
             notes.push(text::describe(word, &own[word]));
         }
         Ok(())
@@ -80,7 +80,7 @@ impl<'a> Lowering<'a> {
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> Result<(), UnsupportedSchema> {
         let first = own.get("prefixItems").and_then(Value::as_array);
@@ -88,7 +88,7 @@ impl<'a> Lowering<'a> {
         let mut most = own.get("maxItems").and_then(Value::as_u64);
         let mut lowered = Vec::new();
         for (n, item) in first.iter().enumerate() {
-            match self.lower_node(item, &format!("{place}/prefixItems/{n}"), precision)? {
+            match self.lower_node(item, &format!("{pointer}/prefixItems/{n}"), precision)? {
                 Value::Bool(false) => {
                     let here = u64::try_from(n).unwrap_or(u64::MAX);
                     most = Some(most.map_or(here, |most| most.min(here)));
@@ -102,7 +102,7 @@ impl<'a> Lowering<'a> {
             _ if !all_lowered => Value::Bool(false),
             Some(items) => match items {
                 Value::Bool(true) => Value::Null,
-                items => self.lower_node(items, &format!("{place}/items"), precision)?,
+                items => self.lower_node(items, &format!("{pointer}/items"), precision)?,
             },
             None => Value::Null,
         };
@@ -119,7 +119,7 @@ impl<'a> Lowering<'a> {
         } else {
             if !lowered.is_empty() {
                 self.lose(
-                    place,
+                    pointer,
                     "prefixItems",
                     "items at fixed positions are not supported",
                     precision,
@@ -138,7 +138,7 @@ impl<'a> Lowering<'a> {
             }
             let items = match (open, kinds_of_items.len()) {
                 (true, _) if subset.typing == Typing::Free => None,
-                (true, _) => Some(self.anything(subset, place, precision)?),
+                (true, _) => Some(self.anything(subset, pointer, precision)?),
                 (false, 0) if subset.typing == Typing::Free => None,
                 // No item is valid, but the dialect requires `items`.
                 (false, 0) => Some(json!({"type": "string"})),
@@ -154,7 +154,7 @@ impl<'a> Lowering<'a> {
                 out.insert("maxItems".into(), json!(most));
             } else {
                 self.lose(
-                    place,
+                    pointer,
                     "maxItems",
                     "this keyword is not supported; moved to the description",
                     precision,
@@ -167,7 +167,7 @@ impl<'a> Lowering<'a> {
             if least.as_u64().is_some_and(|n| n <= limit) {
                 out.insert("minItems".into(), least.clone());
             } else {
-                self.lose(place, "minItems", format!("at most {limit} is supported"), precision)?;
+                self.lose(pointer, "minItems", format!("at most {limit} is supported"), precision)?;
                 notes.push(text::describe("minItems", least));
                 out.insert("minItems".into(), json!(limit));
             }
@@ -181,7 +181,7 @@ impl<'a> Lowering<'a> {
                     && !own.contains_key("maxContains"));
             if !is_trivial {
                 self.lose(
-                    place,
+                    pointer,
                     word,
                     "this keyword is not supported; moved to the description",
                     precision,
@@ -206,7 +206,7 @@ impl<'a> Lowering<'a> {
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> Result<bool, UnsupportedSchema> {
         let named = own.get("properties").and_then(Value::as_object);
@@ -223,15 +223,15 @@ impl<'a> Lowering<'a> {
             let explicitly_open = own.contains_key("additionalProperties");
             if patterns.is_some() || explicitly_open || named.is_none_or(Map::is_empty) {
                 let why = "objects with arbitrary keys are not supported";
-                return Err(self.unfit(place, "additionalProperties", why));
+                return Err(self.unfit(pointer, "additionalProperties", why));
             }
             let note = "keys that the schema does not name can no longer be sent";
-            self.narrow(place, "additionalProperties", note, precision)?;
+            self.narrow(pointer, "additionalProperties", note, precision)?;
         }
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (name, child) in named.into_iter().flatten() {
-            let below = format!("{place}/properties/{}", keywords::escape(name));
+            let below = format!("{pointer}/properties/{}", keywords::escape(name));
             let lowered = self.lower_node(child, &below, precision)?;
             if lowered == json!(false) {
                 if is_required(name) {
@@ -260,10 +260,10 @@ impl<'a> Lowering<'a> {
                 return Ok(false);
             }
             if subset.closed {
-                return Err(self.unfit(place, "required", format!("`{name}` is not described")));
+                return Err(self.unfit(pointer, "required", format!("`{name}` is not described")));
             }
             if subset.typing == Typing::Single {
-                self.lose(place, "required", format!("`{name}` is not described"), precision)?;
+                self.lose(pointer, "required", format!("`{name}` is not described"), precision)?;
                 notes.push(format!("`{name}` is required"));
             } else {
                 required.push(json!(name));
@@ -278,7 +278,7 @@ impl<'a> Lowering<'a> {
         if subset.closed {
             out.insert("additionalProperties".into(), json!(false));
         } else if let Some(rest) = rest {
-            let below = format!("{place}/additionalProperties");
+            let below = format!("{pointer}/additionalProperties");
             if subset.keywords.contains(&"additionalProperties") && patterns.is_none() {
                 let lowered = self.lower_node(rest, &below, precision)?;
                 out.insert("additionalProperties".into(), lowered);
@@ -288,7 +288,7 @@ impl<'a> Lowering<'a> {
                 } else {
                     "a schema for other keys is not supported"
                 };
-                self.lose(place, "additionalProperties", note, precision)?;
+                self.lose(pointer, "additionalProperties", note, precision)?;
                 if *rest != json!(false) || patterns.is_some() {
                     notes.push(text::describe("additionalProperties", rest));
                 }
@@ -312,7 +312,7 @@ impl<'a> Lowering<'a> {
                 out.insert(word.into(), value.clone());
             } else {
                 self.lose(
-                    place,
+                    pointer,
                     word,
                     "this keyword is not supported; moved to the description",
                     precision,
@@ -328,7 +328,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         source: &Value,
         lowered: Value,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> LowerResult {
         if takes_null(self.document, source) == Some(true) {
@@ -336,9 +336,9 @@ impl<'a> Lowering<'a> {
             if !left_out_is_null {
                 let note = "a missing value can no longer be distinguished from null";
                 if !self.insist {
-                    return Err(self.unfit(place, "required", note));
+                    return Err(self.unfit(pointer, "required", note));
                 }
-                self.narrow(place, "required", note, precision)?;
+                self.narrow(pointer, "required", note, precision)?;
             }
             return Ok(lowered);
         }
@@ -349,15 +349,15 @@ impl<'a> Lowering<'a> {
     pub(super) fn anything(
         &mut self,
         subset: &Subset,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> LowerResult {
         match subset.typing {
             Typing::Free => Ok(json!({})),
-            Typing::Needed => Err(self.unfit(place, "type", "anything is accepted here")),
+            Typing::Needed => Err(self.unfit(pointer, "type", "anything is accepted here")),
             Typing::Single => {
                 self.narrow(
-                    place,
+                    pointer,
                     "items",
                     "any value is shown as a union of types; lists nested four levels deep cannot be expressed",
                     precision,
@@ -382,7 +382,7 @@ impl<'a> Lowering<'a> {
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-        place: &str,
+        pointer: &str,
     ) {
         for word in ["title", "description"] {
             if let Some(value) = own.get(word).filter(|_| subset.keywords.contains(&word)) {
@@ -400,7 +400,7 @@ impl<'a> Lowering<'a> {
             if subset.keywords.contains(&word) && fits {
                 out.insert(word.into(), value.clone());
             } else if !(word == "default" && value.is_null()) {
-                self.exact(place, word, "moved to the description");
+                self.exact(pointer, word, "moved to the description");
                 notes.push(text::describe(word, value));
             }
         }

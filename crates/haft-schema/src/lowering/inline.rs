@@ -15,11 +15,11 @@ impl Lowering<'_> {
     pub(super) fn inlined(
         &mut self,
         map: &Map<String, Value>,
-        place: &str,
+        pointer: &str,
         precision: Precision,
     ) -> LowerResult {
         let depth = self.open.len();
-        let (mut own, rest) = self.flatten(map, place, &mut 0)?;
+        let (mut own, rest) = self.flatten(map, pointer, &mut 0)?;
         let mut notes = Vec::new();
         for (at, part) in rest {
             self.retry_without_unevaluated(&at, "allOf")?;
@@ -39,7 +39,7 @@ impl Lowering<'_> {
             notes.push(text::describe("allOf", &part));
         }
         text::append(&mut own, &notes);
-        let lowered = self.plain_keywords(&own, place, precision);
+        let lowered = self.plain_keywords(&own, pointer, precision);
         self.open.truncate(depth);
         lowered
     }

@@ -35,7 +35,7 @@ const MAX_FLATTENED_SCHEMAS: usize = 32;
 
 /// A schema in the keywords of a dialect.
 #[derive(Debug)]
-pub struct Lowered {
+pub struct LoweredSchema {
     /// The lowered schema.
     pub schema: Map<String, Value>,
     /// Where it differs from the original.
@@ -64,7 +64,11 @@ struct InlineLimits {
 
 /// Lowers a document to a dialect. If strict mode would change the meaning of an absent property,
 /// it fails unless `insist` is set.
-pub fn lower(document: &Document, rules: &LoweringRules, insist: bool) -> OrUnsupported<Lowered> {
+pub fn lower(
+    document: &Document,
+    rules: &LoweringRules,
+    insist: bool,
+) -> OrUnsupported<LoweredSchema> {
     const INLINE_LIMITS: [InlineLimits; 6] = [
         InlineLimits { recursions: 3, levels: 40 },
         InlineLimits { recursions: 2, levels: 12 },
@@ -84,7 +88,7 @@ pub fn lower(document: &Document, rules: &LoweringRules, insist: bool) -> OrUnsu
         lowering.inexact = inexact.clone();
         match lowering.document() {
             Ok(schema) => {
-                return Ok(Lowered {
+                return Ok(LoweredSchema {
                     schema,
                     losses: lowering.losses,
                     notes: lowering.notes,
@@ -180,11 +184,11 @@ impl<'a> Lowering<'a> {
         if self.rules.references == References::KeepAcyclic
             && let Some(name) = super::cycles::first_cyclic(self.document)
         {
-            return Err(self.unfit(&self.place(&name), "$ref", "the reference is recursive"));
+            return Err(self.unfit(&self.path(&name), "$ref", "the reference is recursive"));
         }
         let root = self.root()?;
-        let place = std::mem::take(&mut self.root_place);
-        let lowered = self.lower_node(&Value::Object(root), &place, Precision::MayWiden)?;
+        let path = std::mem::take(&mut self.root_place);
+        let lowered = self.lower_node(&Value::Object(root), &path, Precision::MayWiden)?;
         let Value::Object(mut schema) = lowered else {
             return Err(self.unfit("", "", "it accepts no arguments"));
         };
@@ -215,11 +219,11 @@ impl<'a> Lowering<'a> {
     /// Lowers one definition.
     fn definition(&mut self, name: &str, exactly: bool) -> LowerResult {
         let Some(body) = self.document.definitions.get(name) else { return Ok(json!({})) };
-        let place = self.place(name);
+        let path = self.path(name);
         self.open.clear();
         self.open.push(name.to_owned());
         let precision = if exactly { Precision::Exact } else { Precision::MayWiden };
-        let lowered = match self.lower_node(body, &place, precision) {
+        let lowered = match self.lower_node(body, &path, precision) {
             Err(unfit) if exactly && !unfit.large && !unfit.drop_unevaluated => {
                 return Err(UnsupportedSchema { inexact: Some(name.to_owned()), ..unfit });
             }
@@ -227,10 +231,10 @@ impl<'a> Lowering<'a> {
         };
         match (lowered, self.rules.subset()) {
             (Value::Bool(_), Some(subset)) if subset.typing == Typing::Needed => {
-                Err(self.unfit(&place, "", "it accepts no value"))
+                Err(self.unfit(&path, "", "it accepts no value"))
             }
             (Value::Bool(false), Some(_)) => {
-                self.lose(&place, "", "it accepts no value, which cannot be expressed", precision)?;
+                self.lose(&path, "", "it accepts no value, which cannot be expressed", precision)?;
                 Ok(json!({}))
             }
             (lowered, _) => Ok(as_object(lowered)),
@@ -241,7 +245,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn lower_node(
         &mut self,
         node: &Value,
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> LowerResult {
         self.parts += 1;
@@ -251,27 +255,27 @@ impl<'a> Lowering<'a> {
         if grows && self.parts > self.rules.limits.parts {
             let why =
                 format!("it has more than {} subschemas after inlining", self.rules.limits.parts);
-            return Err(UnsupportedSchema { large: true, ..self.unfit(place, "$ref", why) });
+            return Err(UnsupportedSchema { large: true, ..self.unfit(path, "$ref", why) });
         }
         match self.rules.subset() {
-            None => self.plain(node, place, precision),
-            Some(subset) => self.reduce(subset, node, place, precision),
+            None => self.plain(node, path, precision),
+            Some(subset) => self.reduce(subset, node, path, precision),
         }
     }
 
     /// Lowers one schema for a dialect that supports all keywords.
-    fn plain(&mut self, node: &Value, place: &str, precision: Precision) -> LowerResult {
+    fn plain(&mut self, node: &Value, path: &str, precision: Precision) -> LowerResult {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
         if self.rules.inlines_plainly() && (map.contains_key("$ref") || map.contains_key("allOf")) {
-            return self.inlined(map, place, precision);
+            return self.inlined(map, path, precision);
         }
         // Not copied where there is nothing to fold, because that would copy at every level.
         if !self.inline_acyclic || !(map.contains_key("$ref") || map.contains_key("allOf")) {
-            return self.plain_keywords(map, place, precision);
+            return self.plain_keywords(map, path, precision);
         }
         let depth = self.open.len();
-        let folded = self.fold(map, place)?;
-        let lowered = self.plain_keywords(&folded, place, precision);
+        let folded = self.fold(map, path)?;
+        let lowered = self.plain_keywords(&folded, path, precision);
         self.open.truncate(depth);
         lowered
     }
@@ -279,24 +283,24 @@ impl<'a> Lowering<'a> {
     pub(super) fn plain_keywords(
         &mut self,
         map: &Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> LowerResult {
         let mut out = Map::new();
         for (key, value) in map {
-            let below = || format!("{place}/{key}");
+            let below = || format!("{path}/{key}");
             match key.as_str() {
                 "$ref" => {
                     if let Some(name) = reference(map) {
                         self.refer(name);
                         if precision == Precision::Exact {
-                            self.refer_exactly(name, place)?;
+                            self.refer_exactly(name, path)?;
                         }
                     }
                     out.insert(key.clone(), value.clone());
                 }
                 "unevaluatedItems" | "unevaluatedProperties" if self.drop_unevaluated => {
-                    self.lose(place, key, "it depends on keywords that were left out", precision)?;
+                    self.lose(path, key, "it depends on keywords that were left out", precision)?;
                 }
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -306,7 +310,7 @@ impl<'a> Lowering<'a> {
                     if !has_any_of {
                         out.insert("anyOf".into(), Value::Array(lowered));
                     } else if self.rules.inlines_plainly() {
-                        self.retry_without_unevaluated(place, "oneOf")?;
+                        self.retry_without_unevaluated(path, "oneOf")?;
                         self.lose(&below(), "oneOf", "it is a sibling of `anyOf`", precision)?;
                     } else {
                         push(&mut out, "allOf", json!({"anyOf": lowered}));
@@ -325,7 +329,7 @@ impl<'a> Lowering<'a> {
                     continue;
                 }
                 key if CONTRAVARIANT.contains(&key) => {
-                    self.contravariant(&mut out, map, key, place, precision)?;
+                    self.contravariant(&mut out, map, key, path, precision)?;
                 }
                 key if keywords::SINGLE_SCHEMA.contains(&key) => {
                     let lowered = self.lower_node(value, &below(), precision)?;
@@ -340,7 +344,7 @@ impl<'a> Lowering<'a> {
                 key if keywords::SCHEMA_MAPS.contains(&key) => {
                     let mut lowered = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{place}/{key}/{}", keywords::escape(name));
+                        let below = format!("{path}/{key}/{}", keywords::escape(name));
                         lowered.insert(
                             name.clone(),
                             as_object(self.lower_node(child, &below, precision)?),
@@ -367,7 +371,7 @@ impl<'a> Lowering<'a> {
             && !out.contains_key("prefixItems")
         {
             if self.uses_unevaluated_items {
-                self.lose(place, "unevaluatedItems", "every item counts as evaluated", precision)?;
+                self.lose(path, "unevaluatedItems", "every item counts as evaluated", precision)?;
             }
             out.insert("items".into(), json!({}));
         }
@@ -384,11 +388,11 @@ impl<'a> Lowering<'a> {
         out: &mut Map<String, Value>,
         map: &Map<String, Value>,
         key: &str,
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> OrUnsupported<()> {
         let before = self.losses.len();
-        let below = format!("{place}/{key}");
+        let below = format!("{path}/{key}");
         let lowered = match map.get(key) {
             Some(Value::Array(list)) => self.each(list, &below, Precision::Exact).map(Value::Array),
             Some(one) => self.lower_node(one, &below, Precision::Exact).map(anything_as_object),
@@ -401,7 +405,7 @@ impl<'a> Lowering<'a> {
                     for next in ["then", "else"] {
                         if let Some(schema) = map.get(next) {
                             let lowered =
-                                self.lower_node(schema, &format!("{place}/{next}"), precision)?;
+                                self.lower_node(schema, &format!("{path}/{next}"), precision)?;
                             out.insert(next.to_owned(), as_object(lowered));
                         }
                     }
@@ -416,10 +420,10 @@ impl<'a> Lowering<'a> {
                 {
                     return Err(UnsupportedSchema {
                         drop_unevaluated: true,
-                        ..self.unfit(place, key, "")
+                        ..self.unfit(path, key, "")
                     });
                 }
-                self.lose(place, key, "its subschema cannot be expressed exactly", precision)
+                self.lose(path, key, "its subschema cannot be expressed exactly", precision)
             }
         }
     }
@@ -427,21 +431,21 @@ impl<'a> Lowering<'a> {
     fn each(
         &mut self,
         list: &[Value],
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> OrUnsupported<Vec<Value>> {
         list.iter()
             .enumerate()
             .map(|(n, item)| {
-                Ok(as_object(self.lower_node(item, &format!("{place}/{n}"), precision)?))
+                Ok(as_object(self.lower_node(item, &format!("{path}/{n}"), precision)?))
             })
             .collect()
     }
 
     /// Inlines references and merges `allOf`, as far as that is exact. The rest stays under
     /// `allOf`.
-    fn fold(&mut self, map: &Map<String, Value>, place: &str) -> OrUnsupported<Map<String, Value>> {
-        let (mut folded, rest) = self.flatten(map, place, &mut 0)?;
+    fn fold(&mut self, map: &Map<String, Value>, path: &str) -> OrUnsupported<Map<String, Value>> {
+        let (mut folded, rest) = self.flatten(map, path, &mut 0)?;
         for (_, part) in rest {
             push(&mut folded, "allOf", part);
         }
@@ -453,7 +457,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn flatten(
         &mut self,
         map: &Map<String, Value>,
-        place: &str,
+        path: &str,
         folded: &mut usize,
     ) -> OrUnsupported<(Map<String, Value>, Rest)> {
         let mut rest = Vec::new();
@@ -467,38 +471,38 @@ impl<'a> Lowering<'a> {
             out.shift_remove("$ref");
             self.open.push(name.to_owned());
             if let Some(body) = self.document.definitions.get(name) {
-                parts.push((self.place(name), body.clone()));
+                parts.push((self.path(name), body.clone()));
             }
         } else if reference(map).is_some() && !self.inline_acyclic {
             // The reference cannot be followed any further.
             out.shift_remove("$ref");
-            rest.push((place.to_owned(), json!({"$ref": map["$ref"]})));
+            rest.push((path.to_owned(), json!({"$ref": map["$ref"]})));
         }
         if let Some(Value::Array(all)) = out.shift_remove("allOf") {
-            let below = |n| format!("{place}/allOf/{n}");
+            let below = |n| format!("{path}/allOf/{n}");
             parts.extend(all.into_iter().enumerate().map(|(n, part)| (below(n), part)));
         }
-        for (place, part) in parts {
+        for (path, part) in parts {
             match part {
                 Value::Bool(true) => {}
                 Value::Bool(false) => return Ok((false_schema(), Vec::new())),
                 Value::Object(part) => {
-                    let (part, more) = self.flatten(&part, &place, folded)?;
+                    let (part, more) = self.flatten(&part, &path, folded)?;
                     rest.extend(more);
                     // Each merge copies what was merged before.
                     self.work += 1 + size(&out) + size(&part);
                     if self.work > MAX_MERGE_WORK {
-                        let unfit = self.unfit(&place, "allOf", "it has too many subschemas");
+                        let unfit = self.unfit(&path, "allOf", "it has too many subschemas");
                         let large =
                             self.inline_acyclic || self.rules.references == References::Inline;
                         return Err(UnsupportedSchema { large, ..unfit });
                     }
                     match merge(&out, &part) {
                         Some(merged) => out = merged,
-                        None => rest.push((place, Value::Object(part))),
+                        None => rest.push((path, Value::Object(part))),
                     }
                 }
-                other => rest.push((place, other)),
+                other => rest.push((path, other)),
             }
         }
         Ok((out, rest))
@@ -517,16 +521,12 @@ impl<'a> Lowering<'a> {
 
     /// Asks for another attempt without the `unevaluated…` keywords, before a keyword that they
     /// depend on is dropped. Otherwise its properties would count as unevaluated and be refused.
-    pub(super) fn retry_without_unevaluated(
-        &self,
-        place: &str,
-        keyword: &str,
-    ) -> OrUnsupported<()> {
+    pub(super) fn retry_without_unevaluated(&self, path: &str, keyword: &str) -> OrUnsupported<()> {
         let unevaluated = ["unevaluatedItems", "unevaluatedProperties"];
         if !self.drop_unevaluated && mentions(self.document, &unevaluated) {
             return Err(UnsupportedSchema {
                 drop_unevaluated: true,
-                ..self.unfit(place, keyword, "")
+                ..self.unfit(path, keyword, "")
             });
         }
         Ok(())
@@ -539,9 +539,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// References a definition at a place where a wider one would be wrong.
-    fn refer_exactly(&mut self, name: &str, place: &str) -> OrUnsupported<()> {
+    fn refer_exactly(&mut self, name: &str, path: &str) -> OrUnsupported<()> {
         if self.inexact.contains(name) {
-            return Err(self.unfit(place, "$ref", "its definition cannot be expressed exactly"));
+            return Err(self.unfit(path, "$ref", "its definition cannot be expressed exactly"));
         }
         if self.exactly.insert(name.to_owned()) {
             // It may have been lowered before, less exactly.
@@ -560,18 +560,18 @@ impl<'a> Lowering<'a> {
         self.open.truncate(depth);
     }
 
-    pub(super) fn place(&self, name: &str) -> String {
-        self.document.places.get(name).cloned().unwrap_or_default()
+    pub(super) fn path(&self, name: &str) -> String {
+        self.document.pointers.get(name).cloned().unwrap_or_default()
     }
 
     pub(super) fn unfit(
         &self,
-        place: &str,
+        path: &str,
         keyword: &str,
         why: impl Into<String>,
     ) -> UnsupportedSchema {
         UnsupportedSchema {
-            pointer: place.to_owned(),
+            pointer: path.to_owned(),
             keyword: keyword.to_owned(),
             why: why.into(),
             drop_unevaluated: false,
@@ -583,51 +583,51 @@ impl<'a> Lowering<'a> {
     /// Records that something becomes wider, or fails where that is not allowed.
     pub(super) fn lose(
         &mut self,
-        place: &str,
+        path: &str,
         keyword: &str,
         note: impl Into<String>,
         precision: Precision,
     ) -> OrUnsupported<()> {
         match precision {
             Precision::MayWiden => {
-                self.losses.push(Loss::new(LossKind::Widened, place, keyword, note));
+                self.losses.push(Loss::new(LossKind::Widened, path, keyword, note));
                 Ok(())
             }
-            Precision::Exact => Err(self.unfit(place, keyword, note)),
+            Precision::Exact => Err(self.unfit(path, keyword, note)),
         }
     }
 
     pub(super) fn narrow(
         &mut self,
-        place: &str,
+        path: &str,
         keyword: &str,
         note: &str,
         precision: Precision,
     ) -> OrUnsupported<()> {
         if precision == Precision::Exact {
-            return Err(self.unfit(place, keyword, note));
+            return Err(self.unfit(path, keyword, note));
         }
-        self.losses.push(Loss::new(LossKind::Narrowed, place, keyword, note));
+        self.losses.push(Loss::new(LossKind::Narrowed, path, keyword, note));
         Ok(())
     }
 
     /// Records that something is expressed differently and means the same.
-    pub(super) fn exact(&mut self, place: &str, keyword: &str, note: &str) {
-        self.losses.push(Loss::new(LossKind::Exact, place, keyword, note));
+    pub(super) fn exact(&mut self, path: &str, keyword: &str, note: &str) {
+        self.losses.push(Loss::new(LossKind::Exact, path, keyword, note));
     }
 
     /// Records whether `anyOf` in place of `oneOf` loses the "exactly one".
     pub(super) fn one_of_to_any_of(
         &mut self,
         branches: &[Value],
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> OrUnsupported<()> {
         if self.all_disjoint(branches) {
-            self.exact(place, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
+            self.exact(path, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
             return Ok(());
         }
-        self.lose(place, "oneOf", "more than one branch may match", precision)
+        self.lose(path, "oneOf", "more than one branch may match", precision)
     }
 
     pub(super) fn all_disjoint(&self, branches: &[Value]) -> bool {

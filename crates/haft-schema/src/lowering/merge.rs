@@ -109,10 +109,10 @@ pub(super) fn merge(
             "dependentRequired" => {
                 let mut names = ours.as_object()?.clone();
                 for (key, needs) in theirs.as_object()? {
-                    let place = names.entry(key.clone()).or_insert_with(|| json!([]));
+                    let pointer = names.entry(key.clone()).or_insert_with(|| json!([]));
                     for need in needs.as_array()? {
-                        if !place.as_array()?.contains(need) {
-                            place.as_array_mut()?.push(need.clone());
+                        if !pointer.as_array()?.contains(need) {
+                            pointer.as_array_mut()?.push(need.clone());
                         }
                     }
                 }

@@ -20,11 +20,11 @@ mod sizes;
 mod text;
 mod unsupported;
 
-pub use crate::references::Unresolved;
+pub use crate::references::UnresolvedReference;
 
 pub use self::{
     document::Document,
-    lower::{Lowered, lower},
+    lower::{LoweredSchema, lower},
     nulls::without_nulls,
     resolve::resolve,
     rules::{KeywordSupport, Limits, LoweringRules, References, Subset, Typing, Values},

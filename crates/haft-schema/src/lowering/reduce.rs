@@ -20,23 +20,23 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         node: &Value,
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> LowerResult {
         let map = match node {
             Value::Object(map) => map,
             Value::Bool(false) => return Ok(Value::Bool(false)),
-            _ => return self.anything(subset, place, precision),
+            _ => return self.anything(subset, path, precision),
         };
         if let Some(name) = reference(map)
             && self.rules.references != References::Inline
             && !self.replaced.contains(name)
             && !map.keys().any(|key| key != "$ref" && keywords::restricts(key))
         {
-            return Ok(self.lone_reference(subset, name, map, place));
+            return Ok(self.lone_reference(subset, name, map, path));
         }
         let depth = self.open.len();
-        let lowered = self.reduce_open(subset, map, place, precision);
+        let lowered = self.reduce_open(subset, map, path, precision);
         self.open.truncate(depth);
         lowered
     }
@@ -47,13 +47,13 @@ impl<'a> Lowering<'a> {
         subset: &Subset,
         name: &str,
         map: &Map<String, Value>,
-        place: &str,
+        path: &str,
     ) -> Value {
         self.refer(name);
         let lone = json!({"$ref": map["$ref"]});
         let mut out = Map::new();
         let mut notes = Vec::new();
-        self.annotations(subset, map, &mut out, &mut notes, place);
+        self.annotations(subset, map, &mut out, &mut notes, path);
         text::append(&mut out, &notes);
         if out.is_empty() {
             return lone;
@@ -68,17 +68,17 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         map: &Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
     ) -> LowerResult {
         // A lone reference is reported with the place of its target.
         let alone = !map.keys().any(|key| key != "$ref" && keywords::restricts(key));
-        let target = reference(map).filter(|_| alone).map(|name| self.place(name));
-        let place = target.as_deref().unwrap_or(place);
+        let target = reference(map).filter(|_| alone).map(|name| self.path(name));
+        let path = target.as_deref().unwrap_or(path);
         // Borrowed where there is nothing to flatten. Copying at every level would dominate the
         // cost of an export.
         let (mut own, rest) = if map.contains_key("$ref") || map.contains_key("allOf") {
-            let (own, rest) = self.flatten(map, place, &mut 0)?;
+            let (own, rest) = self.flatten(map, path, &mut 0)?;
             (Cow::Owned(own), rest)
         } else {
             (Cow::Borrowed(map), Vec::new())
@@ -118,13 +118,13 @@ impl<'a> Lowering<'a> {
             let other: Vec<&String> = own.keys().filter(|key| keywords::restricts(key)).collect();
             if let Some(first) = other.first() {
                 let note = "it is a sibling of a recursive reference";
-                self.lose(place, first, note, precision)?;
+                self.lose(path, first, note, precision)?;
             }
             let mut around = own.into_owned();
             around.retain(|key, _| !keywords::restricts(key));
             around.insert("$ref".into(), lone["$ref"].clone());
             let name = reference(&around).map(str::to_owned).unwrap_or_default();
-            return Ok(self.lone_reference(subset, &name, &around, place));
+            return Ok(self.lone_reference(subset, &name, &around, path));
         }
         let has_union = own.contains_key("anyOf") || own.contains_key("oneOf");
         let unevaluated = ["unevaluatedProperties", "unevaluatedItems"];
@@ -148,14 +148,10 @@ impl<'a> Lowering<'a> {
                 // Exactly one branch matches, so each can be closed separately.
                 own.to_mut().insert(word.into(), value);
             } else if subset.closed && value == json!(false) && word == "unevaluatedProperties" {
-                return Err(self.unfit(
-                    place,
-                    word,
-                    "which keys are allowed depends on the values",
-                ));
+                return Err(self.unfit(path, word, "which keys are allowed depends on the values"));
             } else {
                 self.lose(
-                    place,
+                    path,
                     word,
                     "this keyword is not supported; moved to the description",
                     precision,
@@ -164,9 +160,9 @@ impl<'a> Lowering<'a> {
             }
         }
         if has_union {
-            self.union(subset, own.into_owned(), place, precision, notes)
+            self.union(subset, own.into_owned(), path, precision, notes)
         } else {
-            self.typed(subset, &own, place, precision, notes)
+            self.typed(subset, &own, path, precision, notes)
         }
     }
 
@@ -184,13 +180,13 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         mut own: Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
         mut notes: Vec<String>,
     ) -> LowerResult {
         let word = if own.contains_key("anyOf") { "anyOf" } else { "oneOf" };
         if let Some(one) = own.shift_remove("oneOf") {
-            let below = format!("{place}/oneOf");
+            let below = format!("{path}/oneOf");
             let branches = one.as_array().map(Vec::as_slice).unwrap_or_default();
             if own.contains_key("anyOf") {
                 self.lose(&below, "oneOf", "it is a sibling of `anyOf`", precision)?;
@@ -201,23 +197,23 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(Value::Array(branches)) = own.shift_remove("anyOf") else {
-            return self.typed(subset, &own, place, precision, notes);
+            return self.typed(subset, &own, path, precision, notes);
         };
         let restricts = own.iter().filter(|(key, _)| keywords::restricts(key));
         let siblings: Map<String, Value> =
             restricts.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut around = Map::new();
-        self.annotations(subset, &own, &mut around, &mut notes, place);
+        self.annotations(subset, &own, &mut around, &mut notes, path);
         if !siblings.is_empty() && !subset.lone_unions {
             // The union may have sibling keywords.
             let mut lowered_branches = Vec::new();
             for (n, branch) in branches.iter().enumerate() {
-                match self.lower_node(branch, &format!("{place}/{word}/{n}"), precision)? {
+                match self.lower_node(branch, &format!("{path}/{word}/{n}"), precision)? {
                     Value::Bool(false) => {}
                     lowered => lowered_branches.push(lowered),
                 }
             }
-            let Value::Object(mut out) = self.typed(subset, &own, place, precision, notes)? else {
+            let Value::Object(mut out) = self.typed(subset, &own, path, precision, notes)? else {
                 return Ok(Value::Bool(false));
             };
             return Ok(if lowered_branches.is_empty() {
@@ -230,7 +226,7 @@ impl<'a> Lowering<'a> {
         let mut lowered: Vec<Value> = Vec::new();
         let mut nullable = false;
         for (n, branch) in branches.iter().enumerate() {
-            let below = format!("{place}/{word}/{n}");
+            let below = format!("{path}/{word}/{n}");
             let depth = self.open.len();
             let branch = match branch {
                 Value::Object(map) if !siblings.is_empty() => {
@@ -240,7 +236,7 @@ impl<'a> Lowering<'a> {
                         Some(Some(merged)) => merged,
                         _ => {
                             let note = "it cannot be merged into a branch of the union";
-                            self.lose(place, "anyOf", note, precision)?;
+                            self.lose(path, "anyOf", note, precision)?;
                             notes.push(text::describe("allOf", &Value::Object(siblings.clone())));
                             let mut alone = map;
                             alone.extend(rest.iter().find_map(|(_, part)| {
@@ -314,22 +310,22 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
         notes: Vec<String>,
     ) -> LowerResult {
         let lists_values = own.contains_key("enum") || own.contains_key("const");
         let restricts = own.iter().any(|(key, _)| key != "type" && keywords::restricts(key));
         match subset.typing {
-            Typing::Single => return self.single(subset, own, place, precision, notes),
+            Typing::Single => return self.single(subset, own, path, precision, notes),
             Typing::Needed if !own.contains_key("type") && !lists_values => {
                 let why =
                     if restricts { "it declares no type" } else { "anything is accepted here" };
-                return Err(self.unfit(place, "type", why));
+                return Err(self.unfit(path, "type", why));
             }
             _ => {}
         }
-        self.fields(subset, own, place, precision, notes)
+        self.fields(subset, own, path, precision, notes)
     }
 
     /// Lowers a schema to one type, or to a union with one type per branch.
@@ -337,7 +333,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
         notes: Vec<String>,
     ) -> LowerResult {
@@ -351,10 +347,10 @@ impl<'a> Lowering<'a> {
         }
         let free = !own.keys().any(|key| keywords::restricts(key));
         if free {
-            let mut out = self.anything(subset, place, precision)?;
+            let mut out = self.anything(subset, path, precision)?;
             if let Some(out) = out.as_object_mut() {
                 let mut notes = notes;
-                self.annotations(subset, own, out, &mut notes, place);
+                self.annotations(subset, own, out, &mut notes, path);
                 text::append(out, &notes);
             }
             return Ok(out);
@@ -366,7 +362,7 @@ impl<'a> Lowering<'a> {
         for name in &names {
             let is_declared = own.get("type").is_some_and(|named| named == name);
             if is_declared && !apart && own_values.is_none() {
-                lowered.push(self.fields(subset, own, place, precision, notes.clone())?);
+                lowered.push(self.fields(subset, own, path, precision, notes.clone())?);
                 continue;
             }
             let mut one = own.clone();
@@ -383,7 +379,7 @@ impl<'a> Lowering<'a> {
                 one.retain(|key, _| keywords::restricts(key));
             }
             let notes = if apart { Vec::new() } else { notes.clone() };
-            lowered.push(self.fields(subset, &one, place, precision, notes)?);
+            lowered.push(self.fields(subset, &one, path, precision, notes)?);
         }
         // A type that no value matches is left out.
         lowered.retain(|one| *one != json!(false));
@@ -392,7 +388,7 @@ impl<'a> Lowering<'a> {
             0 if nullable => {
                 out.insert("type".into(), json!("null"));
                 let mut notes = notes;
-                self.annotations(subset, own, &mut out, &mut notes, place);
+                self.annotations(subset, own, &mut out, &mut notes, path);
                 text::append(&mut out, &notes);
                 return Ok(Value::Object(out));
             }
@@ -404,7 +400,7 @@ impl<'a> Lowering<'a> {
             _ => {
                 out.insert("anyOf".into(), Value::Array(lowered));
                 let mut notes = notes;
-                self.annotations(subset, own, &mut out, &mut notes, place);
+                self.annotations(subset, own, &mut out, &mut notes, path);
                 text::append(&mut out, &notes);
             }
         }
@@ -419,7 +415,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
-        place: &str,
+        path: &str,
         precision: Precision,
         mut notes: Vec<String>,
     ) -> LowerResult {
@@ -447,13 +443,13 @@ impl<'a> Lowering<'a> {
             match key {
                 "type" => {}
                 "enum" | "const" => {
-                    self.values(subset, own, &mut out, &mut notes, place, precision)?
+                    self.values(subset, own, &mut out, &mut notes, path, precision)?
                 }
                 "then" | "else" => {}
                 "if" => {
                     let mut whole = own.clone();
                     whole.retain(|key, _| ["if", "then", "else"].contains(&key.as_str()));
-                    self.lose(place, "if", "conditions are not supported", precision)?;
+                    self.lose(path, "if", "conditions are not supported", precision)?;
                     notes.push(text::describe("allOf", &Value::Object(whole)));
                 }
                 "format" => {
@@ -469,7 +465,7 @@ impl<'a> Lowering<'a> {
                         out.insert(key.into(), value.clone());
                     } else {
                         self.lose(
-                            place,
+                            path,
                             key,
                             format!("the format `{name}` is not supported"),
                             precision,
@@ -482,19 +478,19 @@ impl<'a> Lowering<'a> {
                     if subset.keywords.contains(&key) && (subset.pattern)(pattern) {
                         out.insert(key.into(), value.clone());
                     } else {
-                        self.lose(place, key, "this pattern is not supported", precision)?;
+                        self.lose(path, key, "this pattern is not supported", precision)?;
                         notes.push(text::describe(key, value));
                     }
                 }
                 key if keywords::ARRAY.contains(&key) => {
                     let first = !std::mem::replace(&mut arrays_done, true);
                     if first {
-                        self.array(subset, own, &mut out, &mut notes, place, precision)?;
+                        self.array(subset, own, &mut out, &mut notes, path, precision)?;
                     }
                 }
                 key if keywords::OBJECT.contains(&key) => {
                     let first = !std::mem::replace(&mut objects_done, true);
-                    if first && !self.object(subset, own, &mut out, &mut notes, place, precision)? {
+                    if first && !self.object(subset, own, &mut out, &mut notes, path, precision)? {
                         // No object matches; other values still may.
                         let others = query::names(wanted & !query::OBJECT);
                         if others.is_empty() {
@@ -505,7 +501,7 @@ impl<'a> Lowering<'a> {
                 }
                 key if keywords::NUMBER.contains(&key) && exceeds_safe_integer(value) => {
                     self.lose(
-                        place,
+                        path,
                         key,
                         "the bound is larger than a grammar can express",
                         precision,
@@ -517,7 +513,7 @@ impl<'a> Lowering<'a> {
                         out.insert(key.into(), value.clone());
                     } else {
                         self.lose(
-                            place,
+                            path,
                             key,
                             "this keyword is not supported; moved to the description",
                             precision,
@@ -530,12 +526,12 @@ impl<'a> Lowering<'a> {
         }
         // An array or object without keywords of its own still needs its required form.
         if !arrays_done && own.contains_key("type") && wanted & query::ARRAY != 0 {
-            self.array(subset, own, &mut out, &mut notes, place, precision)?;
+            self.array(subset, own, &mut out, &mut notes, path, precision)?;
         }
         if !objects_done && own.contains_key("type") && wanted & query::OBJECT != 0 {
-            self.object(subset, own, &mut out, &mut notes, place, precision)?;
+            self.object(subset, own, &mut out, &mut notes, path, precision)?;
         }
-        self.annotations(subset, own, &mut out, &mut notes, place);
+        self.annotations(subset, own, &mut out, &mut notes, path);
         text::append(&mut out, &notes);
         Ok(Value::Object(out))
     }

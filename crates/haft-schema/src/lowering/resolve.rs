@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     draft::Draft,
-    references::{DEFAULT_BASE_URI, DynamicScope, Index, Unresolved, has_no_references},
+    references::{DEFAULT_BASE_URI, DynamicScope, Index, UnresolvedReference, has_no_references},
 };
 
 /// Deeper schemas are refused.
@@ -27,8 +27,8 @@ const MAX_DEPTH: usize = 128;
 const MAX_DEFINITIONS: usize = 5_000;
 
 /// Makes a schema self-contained.
-pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
-    let foreign = |why| Unresolved { pointer: String::new(), keyword: "$schema", why };
+pub fn resolve(source: &Value) -> Result<Document, UnresolvedReference> {
+    let foreign = |why| UnresolvedReference { pointer: String::new(), keyword: "$schema", why };
     let draft = Draft::of(source).map_err(foreign)?;
     let base: Rc<str> = Rc::from(DEFAULT_BASE_URI);
     let index = if has_no_references(source, draft.is_old()) {
@@ -41,7 +41,7 @@ pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
         names: HashMap::new(),
         taken: HashMap::new(),
         waiting: Vec::new(),
-        places: HashMap::new(),
+        pointers: HashMap::new(),
     };
     let base = copier.index.base_of(source, &base);
     let scope = copier.index.enter(&base, &Rc::default());
@@ -51,16 +51,16 @@ pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
     while let Some(job) = copier.waiting.get(at).cloned() {
         at += 1;
         if at > MAX_DEFINITIONS {
-            return Err(Unresolved {
-                pointer: job.place,
+            return Err(UnresolvedReference {
+                pointer: job.pointer,
                 keyword: "$ref",
                 why: format!("there are more than {MAX_DEFINITIONS} definitions"),
             });
         }
-        let body = copier.copy(job.node, &job.base, &job.scope, &job.place, 0)?;
+        let body = copier.copy(job.node, &job.base, &job.scope, &job.pointer, 0)?;
         definitions.insert(job.name, body);
     }
-    Ok(Document { root, definitions, places: copier.places })
+    Ok(Document { root, definitions, pointers: copier.pointers })
 }
 
 /// A named definition that is not copied yet.
@@ -70,7 +70,7 @@ struct Job<'a> {
     node: &'a Value,
     base: Rc<str>,
     scope: DynamicScope<'a>,
-    place: String,
+    pointer: String,
 }
 
 /// A subschema by identity and by its dynamic scope.
@@ -81,7 +81,7 @@ struct Copier<'a> {
     names: HashMap<Key, String>,
     taken: HashMap<String, usize>,
     waiting: Vec<Job<'a>>,
-    places: HashMap<String, String>,
+    pointers: HashMap<String, String>,
 }
 
 impl<'a> Copier<'a> {
@@ -92,9 +92,9 @@ impl<'a> Copier<'a> {
         keyword: &'static str,
         base: &Rc<str>,
         scope: &DynamicScope<'a>,
-        place: &str,
-    ) -> Result<String, Unresolved> {
-        let target = self.index.target(reference, keyword, base, scope, place)?;
+        pointer: &str,
+    ) -> Result<String, UnresolvedReference> {
+        let target = self.index.target(reference, keyword, base, scope, pointer)?;
         let scope = self.index.enter(&target.base, scope);
         let on_the_way = scope.values().map(|(node, _)| std::ptr::from_ref(*node)).collect();
         let key = (std::ptr::from_ref(target.node), on_the_way);
@@ -102,15 +102,15 @@ impl<'a> Copier<'a> {
             return Ok(name.clone());
         }
         let name = self.name(&target.hint);
-        let place = target.place;
+        let pointer = target.pointer;
         self.names.insert(key, name.clone());
-        self.places.insert(name.clone(), place.clone());
+        self.pointers.insert(name.clone(), pointer.clone());
         self.waiting.push(Job {
             name: name.clone(),
             node: target.node,
             base: target.base,
             scope,
-            place,
+            pointer,
         });
         Ok(name)
     }
@@ -139,22 +139,22 @@ impl<'a> Copier<'a> {
         node: &'a Value,
         base: &Rc<str>,
         scope: &DynamicScope<'a>,
-        place: &str,
+        pointer: &str,
         depth: usize,
-    ) -> Result<Value, Unresolved> {
+    ) -> Result<Value, UnresolvedReference> {
         let Some(map) = node.as_object() else {
             return match node {
                 Value::Bool(_) => Ok(node.clone()),
-                other => Err(Unresolved {
-                    pointer: place.to_owned(),
+                other => Err(UnresolvedReference {
+                    pointer: pointer.to_owned(),
                     keyword: "",
                     why: format!("a schema is an object or a boolean, not {other}"),
                 }),
             };
         };
         if depth > MAX_DEPTH {
-            return Err(Unresolved {
-                pointer: place.to_owned(),
+            return Err(UnresolvedReference {
+                pointer: pointer.to_owned(),
                 keyword: "",
                 why: format!("it is nested more than {MAX_DEPTH} levels deep"),
             });
@@ -165,7 +165,7 @@ impl<'a> Copier<'a> {
         let old = draft.is_old();
         let mut out = Map::new();
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-            let name = self.refer(reference, "$ref", &here, &scope, place)?;
+            let name = self.refer(reference, "$ref", &here, &scope, pointer)?;
             out.insert("$ref".into(), pointer_to(&name));
             if old {
                 return Ok(Value::Object(out));
@@ -175,12 +175,12 @@ impl<'a> Copier<'a> {
         let recursive = draft == Draft::Draft201909;
         for (keyword, wanted) in [("$dynamicRef", !recursive), ("$recursiveRef", recursive)] {
             if let Some(reference) = map.get(keyword).and_then(Value::as_str).filter(|_| wanted) {
-                let name = self.refer(reference, keyword, &here, &scope, place)?;
+                let name = self.refer(reference, keyword, &here, &scope, pointer)?;
                 more.push(json!({"$ref": pointer_to(&name)}));
             }
         }
         for (key, value) in map {
-            let below = || format!("{place}/{key}");
+            let below = || format!("{pointer}/{key}");
             let one = |copier: &mut Self, child: &'a Value, below: &str| {
                 copier.copy(child, &here, &scope, below, depth + 1)
             };
@@ -195,7 +195,7 @@ impl<'a> Copier<'a> {
                 "items" if value.is_array() => {
                     let list = self.list(value, &here, &scope, &below(), depth)?;
                     if let Some(rest) = map.get("additionalItems") {
-                        let rest = one(self, rest, &format!("{place}/additionalItems"))?;
+                        let rest = one(self, rest, &format!("{pointer}/additionalItems"))?;
                         out.insert("items".into(), rest);
                     }
                     if list.as_array().is_some_and(|l| !l.is_empty()) {
@@ -210,13 +210,13 @@ impl<'a> Copier<'a> {
                         let (word, needs) = match needs {
                             Value::Array(_) => ("dependentRequired", needs.clone()),
                             schema => {
-                                let below = format!("{place}/{key}/{}", keywords::escape(name));
+                                let below = format!("{pointer}/{key}/{}", keywords::escape(name));
                                 ("dependentSchemas", one(self, schema, &below)?)
                             }
                         };
-                        let place = out.entry(word).or_insert_with(|| json!({}));
-                        if let Some(place) = place.as_object_mut() {
-                            place.insert(name.clone(), needs);
+                        let pointer = out.entry(word).or_insert_with(|| json!({}));
+                        if let Some(pointer) = pointer.as_object_mut() {
+                            pointer.insert(name.clone(), needs);
                         }
                     }
                     continue;
@@ -238,7 +238,7 @@ impl<'a> Copier<'a> {
                 key if SCHEMA_MAPS.contains(&key) => {
                     let mut copied = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
-                        let below = format!("{place}/{key}/{}", keywords::escape(name));
+                        let below = format!("{pointer}/{key}/{}", keywords::escape(name));
                         copied.insert(name.clone(), one(self, child, &below)?);
                     }
                     Value::Object(copied)
@@ -267,14 +267,14 @@ impl<'a> Copier<'a> {
         value: &'a Value,
         base: &Rc<str>,
         scope: &DynamicScope<'a>,
-        place: &str,
+        pointer: &str,
         depth: usize,
-    ) -> Result<Value, Unresolved> {
+    ) -> Result<Value, UnresolvedReference> {
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-        let copied: Result<Vec<Value>, Unresolved> = items
+        let copied: Result<Vec<Value>, UnresolvedReference> = items
             .iter()
             .enumerate()
-            .map(|(n, item)| self.copy(item, base, scope, &format!("{place}/{n}"), depth + 1))
+            .map(|(n, item)| self.copy(item, base, scope, &format!("{pointer}/{n}"), depth + 1))
             .collect();
         copied.map(Value::Array)
     }

@@ -33,11 +33,11 @@ impl Lowering<'_> {
                 !own.keys().any(|key| key != "$ref" && keywords::restricts(key) && key != "type");
             self.root_place = super::query::reference(&own)
                 .filter(|_| alone)
-                .map(|name| self.place(name))
+                .map(|name| self.path(name))
                 .unwrap_or_default();
             let (flat, rest) = self.flatten(&own, "", &mut 0)?;
             own = flat;
-            for (place, part) in rest {
+            for (pointer, part) in rest {
                 if !bans_all {
                     match own.get_mut("allOf") {
                         Some(Value::Array(all)) => all.push(part),
@@ -49,7 +49,7 @@ impl Lowering<'_> {
                 }
                 lost = true;
                 self.lose(
-                    &place,
+                    &pointer,
                     "allOf",
                     "it cannot be merged with the other keywords",
                     Precision::MayWiden,
@@ -103,9 +103,9 @@ impl Lowering<'_> {
         &mut self,
         own: &mut Map<String, Value>,
         word: &str,
-        place: &str,
+        pointer: &str,
     ) -> Result<bool, UnsupportedSchema> {
-        let below = format!("{place}/{word}");
+        let below = format!("{pointer}/{word}");
         let Some(Value::Array(branches)) = own.shift_remove(word) else { return Ok(false) };
         // If so, a key that no branch names is refused, whatever the branches declare.
         let sealed = own.get("unevaluatedProperties") == Some(&json!(false));
@@ -261,9 +261,9 @@ impl Lowering<'_> {
             }
             let new =
                 other_key(name, |key| properties.contains_key(key) || shown.contains_key(key));
-            let place = format!("/properties/{}", keywords::escape(name));
+            let pointer = format!("/properties/{}", keywords::escape(name));
             let note = format!("shown as `{new}`");
-            self.losses.push(Loss::new(LossKind::Renamed, place, "properties", note));
+            self.losses.push(Loss::new(LossKind::Renamed, pointer, "properties", note));
             let was_required =
                 own.get_mut("required").and_then(Value::as_array_mut).is_some_and(|list| {
                     let before = list.len();

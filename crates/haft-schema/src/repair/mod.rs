@@ -438,8 +438,10 @@ fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(Rep
             (RepairKind::Boolean, admits("boolean") && matches!(text, "true" | "false"))
         }
         // If a number would lose digits, the whole text stays text.
-        Value::Array(_) => (RepairKind::Json, admits("array") && parse::keeps_all(text, &value)),
-        Value::Object(_) => (RepairKind::Json, admits("object") && parse::keeps_all(text, &value)),
+        Value::Array(_) => (RepairKind::Json, admits("array") && parse::is_lossless(text, &value)),
+        Value::Object(_) => {
+            (RepairKind::Json, admits("object") && parse::is_lossless(text, &value))
+        }
         Value::Null | Value::String(_) => return None,
     };
     // Nested text must not exceed the depth limit of parsed text.

@@ -19,7 +19,7 @@ use crate::{
     draft::Draft,
     formats,
     keywords::escape,
-    references::{DEFAULT_BASE_URI, Index, Unresolved, has_no_references},
+    references::{DEFAULT_BASE_URI, Index, UnresolvedReference, has_no_references},
 };
 
 /// More nodes are refused.
@@ -46,7 +46,7 @@ impl<'a> Builder<'a> {
         schema: &'a Value,
         draft: Draft,
         asserts_formats: bool,
-    ) -> Result<Self, Unresolved> {
+    ) -> Result<Self, UnresolvedReference> {
         let has_references = !has_no_references(schema, draft.is_old());
         let index = if has_references { Index::new(schema, draft)? } else { Index::empty(draft) };
         Ok(Self {
@@ -61,11 +61,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Compiles the schema; its own node is the first.
-    pub(super) fn build(mut self, schema: &'a Value) -> Result<Vec<Node>, Unresolved> {
+    pub(super) fn build(mut self, schema: &'a Value) -> Result<Vec<Node>, UnresolvedReference> {
         let base: Rc<str> = Rc::from(DEFAULT_BASE_URI);
         let base = self.index.base_of(schema, &base);
         let scope = self.index.enter(&base, &Rc::default());
-        self.node(Subschema { node: schema, base, scope, place: String::new() })?;
+        self.node(Subschema { node: schema, base, scope, pointer: String::new() })?;
         // References are compiled from here, so that a long chain does not nest.
         while let Some((id, target)) = self.waiting.pop() {
             self.fill(id, &target)?;
@@ -82,7 +82,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Compiles a subschema, or finds it.
-    fn node(&mut self, schema: Subschema<'a>) -> Result<NodeId, Unresolved> {
+    fn node(&mut self, schema: Subschema<'a>) -> Result<NodeId, UnresolvedReference> {
         let (id, is_new) = self.reserve(&schema)?;
         if is_new {
             self.fill(id, &schema)?;
@@ -91,10 +91,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the node of a subschema, and whether it has yet to be filled.
-    fn reserve(&mut self, schema: &Subschema<'a>) -> Result<(NodeId, bool), Unresolved> {
+    fn reserve(&mut self, schema: &Subschema<'a>) -> Result<(NodeId, bool), UnresolvedReference> {
         let id = NodeId::try_from(self.nodes.len()).ok().filter(|_| self.nodes.len() < MAX_NODES);
-        let id = id.ok_or_else(|| Unresolved {
-            pointer: schema.place.clone(),
+        let id = id.ok_or_else(|| UnresolvedReference {
+            pointer: schema.pointer.clone(),
             keyword: "",
             why: format!("it has more than {MAX_NODES} parts"),
         })?;
@@ -115,12 +115,12 @@ impl<'a> Builder<'a> {
             members: None,
             rules: Box::default(),
             rest: Box::default(),
-            place: schema.place.as_str().into(),
+            pointer: schema.pointer.as_str().into(),
         });
         Ok((id, true))
     }
 
-    fn fill(&mut self, id: NodeId, schema: &Subschema<'a>) -> Result<(), Unresolved> {
+    fn fill(&mut self, id: NodeId, schema: &Subschema<'a>) -> Result<(), UnresolvedReference> {
         let (mut rules, mut members, mut types) = (Vec::new(), None, Types::ALL);
         let base = self.index.base_of(schema.node, &schema.base);
         let draft = self.index.draft_of(&base);
@@ -136,12 +136,12 @@ impl<'a> Builder<'a> {
                 } else {
                     self.index.enter(&base, &schema.scope)
                 };
-                let place = schema.place.clone();
+                let pointer = schema.pointer.clone();
                 let mut keywords = Keywords {
                     own,
                     base,
                     scope,
-                    place,
+                    pointer,
                     draft,
                     rules: Vec::with_capacity(own.len()),
                 };
@@ -155,8 +155,8 @@ impl<'a> Builder<'a> {
                 rules = keywords.rules;
             }
             other => {
-                return Err(Unresolved {
-                    pointer: schema.place.clone(),
+                return Err(UnresolvedReference {
+                    pointer: schema.pointer.clone(),
                     keyword: "",
                     why: format!("a schema is an object or a boolean, not {other}"),
                 });
@@ -194,7 +194,10 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn keywords(&mut self, keywords: &mut Keywords<'a>) -> Result<Option<Members>, Unresolved> {
+    fn keywords(
+        &mut self,
+        keywords: &mut Keywords<'a>,
+    ) -> Result<Option<Members>, UnresolvedReference> {
         for (keyword, order) in [("$ref", 70), ("$recursiveRef", 71), ("$dynamicRef", 72)] {
             if let Some(reference) = keywords.get(keyword).and_then(Value::as_str) {
                 let target = self.reference(reference, keyword, keywords)?;
@@ -216,12 +219,12 @@ impl<'a> Builder<'a> {
         reference: &str,
         keyword: &'static str,
         keywords: &Keywords<'a>,
-    ) -> Result<NodeId, Unresolved> {
-        let Keywords { base, scope, place, .. } = keywords;
-        let target = self.index.target(reference, keyword, base, scope, place)?;
+    ) -> Result<NodeId, UnresolvedReference> {
+        let Keywords { base, scope, pointer, .. } = keywords;
+        let target = self.index.target(reference, keyword, base, scope, pointer)?;
         let scope = self.index.enter(&target.base, scope);
         let (node, base) = (target.node, target.base);
-        let schema = Subschema { node, base, scope, place: target.place };
+        let schema = Subschema { node, base, scope, pointer: target.pointer };
         let (id, is_new) = self.reserve(&schema)?;
         if is_new {
             self.waiting.push((id, schema));
@@ -229,7 +232,7 @@ impl<'a> Builder<'a> {
         Ok(id)
     }
 
-    fn texts(&mut self, keywords: &mut Keywords<'a>) -> Result<(), Unresolved> {
+    fn texts(&mut self, keywords: &mut Keywords<'a>) -> Result<(), UnresolvedReference> {
         if let Some(source) = keywords.get("pattern").and_then(Value::as_str) {
             let pattern = self.pattern(source, keywords, "pattern")?;
             keywords.add(30, Rule::Pattern(pattern));
@@ -258,12 +261,12 @@ impl<'a> Builder<'a> {
         source: &str,
         keywords: &Keywords<'_>,
         keyword: &'static str,
-    ) -> Result<Pattern, Unresolved> {
+    ) -> Result<Pattern, UnresolvedReference> {
         if let Some(known) = self.patterns.get(source) {
             return Ok(known.clone());
         }
-        let pattern = Pattern::new(source).map_err(|why| Unresolved {
-            pointer: format!("{}/{keyword}", keywords.place),
+        let pattern = Pattern::new(source).map_err(|why| UnresolvedReference {
+            pointer: format!("{}/{keyword}", keywords.pointer),
             keyword,
             why: format!("`{source}` is not a valid pattern: {why}"),
         })?;
@@ -275,7 +278,7 @@ impl<'a> Builder<'a> {
         &mut self,
         keywords: &Keywords<'a>,
         keyword: &str,
-    ) -> Result<Option<NodeId>, Unresolved> {
+    ) -> Result<Option<NodeId>, UnresolvedReference> {
         let found = keywords.get(keyword);
         found.map(|node| self.node(keywords.below(node, keyword))).transpose()
     }
@@ -284,7 +287,7 @@ impl<'a> Builder<'a> {
         &mut self,
         keywords: &Keywords<'a>,
         keyword: &str,
-    ) -> Result<Option<Box<[NodeId]>>, Unresolved> {
+    ) -> Result<Option<Box<[NodeId]>>, UnresolvedReference> {
         let Some(Value::Array(list)) = keywords.get(keyword) else { return Ok(None) };
         let nodes = list.iter().enumerate();
         nodes
@@ -297,7 +300,7 @@ impl<'a> Builder<'a> {
         &mut self,
         keywords: &Keywords<'a>,
         keyword: &str,
-    ) -> Result<Vec<(Box<str>, NodeId)>, Unresolved> {
+    ) -> Result<Vec<(Box<str>, NodeId)>, UnresolvedReference> {
         let Some(Value::Object(map)) = keywords.get(keyword) else { return Ok(Vec::new()) };
         map.iter()
             // `dependencies` also has lists of names.
@@ -309,7 +312,7 @@ impl<'a> Builder<'a> {
             .collect()
     }
 
-    fn arrays(&mut self, keywords: &mut Keywords<'a>) -> Result<(), Unresolved> {
+    fn arrays(&mut self, keywords: &mut Keywords<'a>) -> Result<(), UnresolvedReference> {
         for (keyword, order, limit) in
             [("minItems", 22, Limit::Min as fn(u64) -> Limit), ("maxItems", 23, Limit::Max)]
         {
@@ -350,7 +353,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn combinations(&mut self, keywords: &mut Keywords<'a>) -> Result<(), Unresolved> {
+    fn combinations(&mut self, keywords: &mut Keywords<'a>) -> Result<(), UnresolvedReference> {
         for (keyword, order, rule) in [
             ("allOf", 50, Rule::AllOf as fn(Box<[NodeId]>) -> Rule),
             ("anyOf", 51, Rule::AnyOf),
@@ -370,7 +373,10 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn objects(&mut self, keywords: &mut Keywords<'a>) -> Result<Option<Members>, Unresolved> {
+    fn objects(
+        &mut self,
+        keywords: &mut Keywords<'a>,
+    ) -> Result<Option<Members>, UnresolvedReference> {
         for (keyword, order, limit) in [
             ("minProperties", 24, Limit::Min as fn(u64) -> Limit),
             ("maxProperties", 25, Limit::Max),

@@ -16,7 +16,7 @@ pub(super) struct Subschema<'a> {
     pub(super) node: &'a Value,
     pub(super) base: Rc<str>,
     pub(super) scope: DynamicScope<'a>,
-    pub(super) place: String,
+    pub(super) pointer: String,
 }
 
 /// The keywords of a subschema while it is compiled.
@@ -24,7 +24,7 @@ pub(super) struct Keywords<'a> {
     pub(super) own: &'a Map<String, Value>,
     pub(super) base: Rc<str>,
     pub(super) scope: DynamicScope<'a>,
-    pub(super) place: String,
+    pub(super) pointer: String,
     pub(super) draft: Draft,
     pub(super) rules: Vec<(u8, Rule)>,
 }
@@ -50,7 +50,7 @@ impl<'a> Keywords<'a> {
     /// The subschema under a keyword.
     pub(super) fn below(&self, node: &'a Value, path: &str) -> Subschema<'a> {
         let (base, scope) = (Rc::clone(&self.base), Rc::clone(&self.scope));
-        Subschema { node, base, scope, place: format!("{}/{path}", self.place) }
+        Subschema { node, base, scope, pointer: format!("{}/{path}", self.pointer) }
     }
 }
 

@@ -236,12 +236,12 @@ impl<'a> Lister<'a> {
     ) {
         let kind = match rule {
             Rule::Required(names) => {
-                let path = format!("{}/required", node.place);
+                let path = format!("{}/required", node.pointer);
                 return missing(names, &path, value, at, found);
             }
             Rule::DependentRequired(keyword, lists) => {
                 for (name, names) in lists.iter().filter(|(name, _)| value.get(&**name).is_some()) {
-                    let path = format!("{}/{keyword}/{}", node.place, escape(name));
+                    let path = format!("{}/{keyword}/{}", node.pointer, escape(name));
                     missing(names, &path, value, at, found);
                 }
                 return;
@@ -276,8 +276,8 @@ fn report<'v>(
     found: &mut Vec<Violation<'v>>,
 ) {
     let path = match kind {
-        Kind::FalseSchema => node.place.to_string(),
-        _ => format!("{}/{}", node.place, kind.keyword()),
+        Kind::FalseSchema => node.pointer.to_string(),
+        _ => format!("{}/{}", node.pointer, kind.keyword()),
     };
     found.push(Violation::new(at.pointer(), path, value, kind));
 }

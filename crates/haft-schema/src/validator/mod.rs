@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub(crate) use self::violation::{Violation, ViolationKind};
 use self::{build::Builder, list::Lister, node::Node, run::Run};
-use crate::{draft::Draft, references::Unresolved};
+use crate::{draft::Draft, references::UnresolvedReference};
 
 /// The node of the whole schema.
 const ROOT: u32 = 0;
@@ -44,7 +44,7 @@ impl Validator {
         schema: &Value,
         draft: Draft,
         asserts_formats: bool,
-    ) -> Result<Self, Unresolved> {
+    ) -> Result<Self, UnresolvedReference> {
         Ok(Self { nodes: Builder::new(schema, draft, asserts_formats)?.build(schema)? })
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Node {
     /// The rules that `types`, `range` and `members` do not cover.
     pub(super) rest: Box<[u16]>,
     /// Its location in the schema.
-    pub(super) place: Box<str>,
+    pub(super) pointer: Box<str>,
 }
 
 /// What a node restricts besides the type.

@@ -4,7 +4,7 @@
 //! read from stdin; and helper predicates for `flow`.
 
 use crate::{
-    Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
+    Redirect, RedirectKind, SimpleCommand, Word, WordPiece, Wrappers,
     interpreters::{self, Language, Program},
     wrappers::{self, Inner, programs::as_shell_text},
 };
@@ -33,7 +33,7 @@ pub(super) fn hides_program_name(word: &Word, is_made: bool) -> bool {
 }
 
 /// Returns the word that a wrapper runs as a command, if that word is known only at run time.
-pub(super) fn wrapped_word(command: &Command) -> Option<&Word> {
+pub(super) fn wrapped_word(command: &SimpleCommand) -> Option<&Word> {
     let name = command.words.first()?.literal()?;
     if !wrappers::has_no_operands(name) {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn wrapped_word(command: &Command) -> Option<&Word> {
 }
 
 /// Returns the code that a command runs.
-pub(super) fn codes(command: &Command) -> Vec<Code> {
+pub(super) fn codes(command: &SimpleCommand) -> Vec<Code> {
     let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
     if name.contains('/') {
         return Vec::new(); // checked without its directory
@@ -123,8 +123,9 @@ fn makefiles(words: &[Word]) -> Vec<Code> {
 }
 
 /// Returns whether a command has an interpreter among its words.
-fn names_an_interpreter(command: &Command) -> bool {
-    let alone = |word: &Word| Command { words: vec![word.clone()], ..Command::default() };
+fn names_an_interpreter(command: &SimpleCommand) -> bool {
+    let alone =
+        |word: &Word| SimpleCommand { words: vec![word.clone()], ..SimpleCommand::default() };
     command.words.iter().skip(1).any(|word| interpreters::of(&alone(word)).is_some())
 }
 
@@ -141,7 +142,7 @@ fn joined(words: &[Word]) -> Word {
 }
 
 /// Returns whether a command stores its input in variables, or reads it in place of the shell.
-pub(super) fn keeps_input(command: &Command) -> bool {
+pub(super) fn keeps_input(command: &SimpleCommand) -> bool {
     let name = command.words.first().and_then(Word::literal);
     matches!(
         name,
@@ -171,7 +172,7 @@ pub(super) fn is_input(redirect: &Redirect) -> bool {
 }
 
 /// Returns whether a command only prints named files.
-pub(super) fn prints_files(command: &Command) -> bool {
+pub(super) fn prints_files(command: &SimpleCommand) -> bool {
     let words = command.words.get(1..).unwrap_or_default();
     let is_text = |redirect: &Redirect| redirect.kind == RedirectKind::Here;
     command.words.first().and_then(Word::literal) == Some("cat")
@@ -180,7 +181,7 @@ pub(super) fn prints_files(command: &Command) -> bool {
 }
 
 /// Returns what a command prints, if its words determine it.
-pub(super) fn printed(command: &Command) -> Option<String> {
+pub(super) fn printed(command: &SimpleCommand) -> Option<String> {
     let words = command.words.get(1..).unwrap_or_default();
     let text = as_shell_text(&joined(words));
     match command.words.first().and_then(Word::literal)? {
@@ -224,7 +225,7 @@ pub(super) fn kernel_file(text: &str) -> Option<&'static str> {
 
 /// Returns whether a program connects a socket to a shell (reverse shell): `nc -e /bin/sh`, `socat
 /// … EXEC:sh`.
-pub(super) fn is_reverse_shell(command: &Command) -> bool {
+pub(super) fn is_reverse_shell(command: &SimpleCommand) -> bool {
     let Some(name) = command.words.first().and_then(Word::literal) else { return false };
     let words = command.words.iter().skip(1).filter_map(Word::literal);
     let given = |text: &str| match name {
@@ -251,14 +252,18 @@ const REMOTE_STARTERS: &str = "docker podman nerdctl docker-compose podman-compo
 
 /// Returns the interpreters among the words of such a program, each with the words after it:
 /// `docker exec -i box sh`.
-pub(super) fn hosted_interpreters(command: &Command) -> Vec<Command> {
+pub(super) fn hosted_interpreters(command: &SimpleCommand) -> Vec<SimpleCommand> {
     let name = command.words.first().and_then(Word::literal).unwrap_or_default();
     if !REMOTE_STARTERS.split_whitespace().any(|own| own == name) {
         return Vec::new();
     }
     let view = |at: usize| {
         let words = command.words.get(at..)?.to_vec();
-        let view = Command { words, redirects: command.redirects.clone(), ..Command::default() };
+        let view = SimpleCommand {
+            words,
+            redirects: command.redirects.clone(),
+            ..SimpleCommand::default()
+        };
         interpreters::of(&view).map(|_| view)
     };
     (1..command.words.len()).filter_map(view).collect()

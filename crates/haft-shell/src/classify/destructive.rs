@@ -3,7 +3,7 @@
 //! The table may match too much: an unneeded approval is cheap. It is checked first.
 
 use crate::{
-    Command, Unwrapped, Word, Wrappers,
+    SimpleCommand, UnwrappedCommand, Word, Wrappers,
     classify::{Kind, kernel, shown},
     grammar::tables,
     wrappers::{self, Inner, unwrap},
@@ -188,9 +188,9 @@ const TABLE: &[(&str, When)] = &[
 ];
 
 /// Returns whether a command is destructive or contains an unparseable text, and why.
-pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
+pub(super) fn of(command: &SimpleCommand, level: usize) -> Option<(Kind, String)> {
     let views = if !command.may_wrap(Wrappers::All) {
-        vec![Unwrapped { command: command.clone(), at: None, is_unread: false }]
+        vec![UnwrappedCommand { command: command.clone(), at: None, is_unread: false }]
     } else if level == 0 {
         command.unwrapped(Wrappers::All)
     } else {
@@ -237,7 +237,7 @@ fn description(name: &str) -> &'static str {
 }
 
 /// Returns whether a command starts something unknown.
-fn is_opaque(command: &Command) -> bool {
+fn is_opaque(command: &SimpleCommand) -> bool {
     let name = command.words.first().and_then(Word::literal);
     name.is_some_and(|name| {
         let inner = wrappers::inner(name, command, Wrappers::All);

@@ -1,6 +1,6 @@
 //! Commands that download from the network, and the files that they save.
 
-use crate::{Command, RedirectKind, Word, WordPiece, interpreters::without_prefix};
+use crate::{RedirectKind, SimpleCommand, Word, WordPiece, interpreters::without_prefix};
 
 /// Programs that print or save what another host sends.
 const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http https httpie xh curlie lynx \
@@ -8,7 +8,7 @@ const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http h
     glab aws gcloud gsutil az rclone s3cmd svn";
 
 /// Returns the program of a command if it downloads from the network.
-pub(super) fn fetcher(command: &Command) -> Option<&str> {
+pub(super) fn fetcher(command: &SimpleCommand) -> Option<&str> {
     let name = command.words.first().and_then(Word::literal)?;
     let word = |n: usize| command.words.get(n).and_then(Word::literal);
     let is_fetcher = FETCHERS.split_whitespace().any(|own| own == name)
@@ -55,7 +55,7 @@ impl FileName {
 }
 
 /// Returns the files to which a command saves its output or download.
-pub(super) fn saved(command: &Command) -> Vec<FileName> {
+pub(super) fn saved(command: &SimpleCommand) -> Vec<FileName> {
     let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
     let redirects = command.redirects.iter().filter(|r| is_write(r.kind) && !r.is_harmless());
     let mut found: Vec<FileName> = redirects.map(|r| FileName::of(&r.target)).collect();
@@ -114,7 +114,7 @@ fn remote_names(address: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether a command names one of these files after its own name, or reads it.
-pub(super) fn names_any_of(command: &Command, files: &[FileName]) -> bool {
+pub(super) fn names_any_of(command: &SimpleCommand, files: &[FileName]) -> bool {
     let is_read = |kind| matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite);
     let read = command.redirects.iter().filter(|r| is_read(r.kind)).map(|r| &r.target);
     command.words.iter().skip(1).chain(read).map(FileName::of).any(|name| {

@@ -1,6 +1,6 @@
 //! `find`: checks its expression part by part.
 
-use crate::{Command, Word, grammar::Checked, wrappers::unwrap::replaced};
+use crate::{SimpleCommand, Word, grammar::Checked, wrappers::unwrap::replaced};
 
 /// Parts without a value.
 const WITHOUT_VALUE: &str = "-print -print0 -ls -prune -quit -depth -mount -xdev -follow -noleaf -daystart \
@@ -14,7 +14,7 @@ const WITH_VALUE: &str = "-name -iname -path -ipath -wholename -iwholename -rege
     -context -printf";
 
 /// Checks the words of `find`; `judge` checks the commands that it starts.
-pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Checked {
+pub(super) fn check(words: &[Word], judge: &dyn Fn(&SimpleCommand) -> Checked) -> Checked {
     let mut texts = Vec::new();
     for word in words.iter().skip(1) {
         // An unknown directory may be named `-delete`.
@@ -52,7 +52,7 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
             return Err(format!("it is not clear where `{part}` ends"));
         }
         let words = inner.iter().map(|text| replaced(&Word::text(*text), "{}")).collect();
-        judge(&Command { words, ..Command::default() })?;
+        judge(&SimpleCommand { words, ..SimpleCommand::default() })?;
         at += length + 1;
     }
     Ok(())

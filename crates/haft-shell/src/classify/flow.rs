@@ -9,7 +9,7 @@
 //! word is unparseable.
 
 use crate::{
-    Command, Redirect, RedirectKind, Script, Word, WordPiece,
+    Redirect, RedirectKind, Script, SimpleCommand, Word, WordPiece,
     classify::{
         Kind, classified,
         code::{
@@ -36,15 +36,15 @@ pub(super) type Finding = (Kind, String);
 
 /// A command with the wrappers removed that its own words show.
 struct CommandViews {
-    views: Vec<Command>,
+    views: Vec<SimpleCommand>,
 }
 
 /// Returns the finding for each command of a script. `level` is the nesting depth.
 pub(super) fn of(script: &Script, notes: &Notes, level: usize) -> Vec<Option<Finding>> {
     let started = script.commands.iter().map(|command| {
         let views = unwrap::in_words(command).into_iter().map(|view| view.command);
-        let mut views: Vec<Command> = views.collect();
-        let hosted: Vec<Command> = views.iter().flat_map(code::hosted_interpreters).collect();
+        let mut views: Vec<SimpleCommand> = views.collect();
+        let hosted: Vec<SimpleCommand> = views.iter().flat_map(code::hosted_interpreters).collect();
         views.extend(hosted);
         CommandViews { views }
     });
@@ -183,7 +183,12 @@ impl Flow<'_> {
     }
 
     /// Returns the word that hides which command runs.
-    fn hidden_word(&self, at: usize, command: &Command, started: &CommandViews) -> Option<String> {
+    fn hidden_word(
+        &self,
+        at: usize,
+        command: &SimpleCommand,
+        started: &CommandViews,
+    ) -> Option<String> {
         let is_known_call = self.notes.calls.contains(&at);
         let is_made = self.notes.made.contains(&at);
         let mut views = started.views.iter();
@@ -200,7 +205,7 @@ impl Flow<'_> {
     }
 
     /// Classifies one piece of code that a command runs.
-    fn code(&self, name: &str, code: Code, view: &Command, at: usize) -> Option<Finding> {
+    fn code(&self, name: &str, code: Code, view: &SimpleCommand, at: usize) -> Option<Finding> {
         match code {
             // Proven to only print.
             Code::Text(Language::Awk | Language::Sed, _) if only_prints(view) => None,
@@ -275,12 +280,12 @@ impl Flow<'_> {
             // Its output is unknown, and a shell after the pipe would run it.
             ProgramEffect::Feeds(text) => self.shell_text(&format!("awk 1 | {text}")),
             ProgramEffect::Writes(file) => {
-                let command = Command {
+                let command = SimpleCommand {
                     redirects: vec![Redirect {
                         kind: RedirectKind::Write,
                         target: Word::text(file),
                     }],
-                    ..Command::default()
+                    ..SimpleCommand::default()
                 };
                 kernel::written(&command, &[])
                     .map(|file| (Kind::Destructive, kernel::describe(&file)))
@@ -332,7 +337,13 @@ impl Flow<'_> {
     }
 
     /// Classifies an interpreter that reads its program from stdin.
-    fn input(&self, name: &str, language: Language, view: &Command, at: usize) -> Option<Finding> {
+    fn input(
+        &self,
+        name: &str,
+        language: Language,
+        view: &SimpleCommand,
+        at: usize,
+    ) -> Option<Finding> {
         if view.redirects.iter().any(|redirect| redirect.reaches().is_some()) {
             return Some(from_network(name));
         }
@@ -360,7 +371,7 @@ impl Flow<'_> {
     fn piped(&self, name: &str, language: Language, at: usize) -> Option<Finding> {
         let feeders = self.feeders(at);
         // `exec < <(curl x)` redirects the stdin of all later commands.
-        let is_exec = |command: &Command| {
+        let is_exec = |command: &SimpleCommand| {
             command.words.first().and_then(Word::literal) == Some("exec")
                 && !command.redirects.is_empty()
         };
@@ -368,7 +379,7 @@ impl Flow<'_> {
         if self.may_read_network_data(at) || feeders.is_empty() && takes_over {
             return Some(from_network(name));
         }
-        let commands: Vec<&Command> =
+        let commands: Vec<&SimpleCommand> =
             feeders.iter().filter_map(|from| self.script.commands.get(*from)).collect();
         if commands.is_empty() || commands.iter().all(|command| prints_files(command)) {
             return None; // nothing comes, or the same as running the files

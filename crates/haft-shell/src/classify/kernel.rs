@@ -3,7 +3,7 @@
 //! Paths are compared after normalizing `.`, `..` and repeated slashes. Nothing is looked up: a
 //! symlink elsewhere is not detected here; the sandbox handles it.
 
-use crate::{Command, RedirectKind, Word, WordPiece, classify::shown};
+use crate::{RedirectKind, SimpleCommand, Word, WordPiece, classify::shown};
 
 /// Directories with kernel files and devices.
 const ROOTS: [&str; 3] = ["dev", "proc", "sys"];
@@ -26,7 +26,7 @@ const WRITE_OUTPUT: &str = "curl wget wget2 aria2c sort shuf tree iconv uniq cc 
 
 /// Returns the kernel file or device that a command would write. `directories` are possible start
 /// directories of relative paths.
-pub(super) fn written(command: &Command, directories: &[&str]) -> Option<String> {
+pub(super) fn written(command: &SimpleCommand, directories: &[&str]) -> Option<String> {
     let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
     let redirected = command.redirects.iter().filter(|r| is_write(r.kind)).map(|r| &r.target);
     redirected
@@ -52,7 +52,7 @@ pub(super) fn is_device(word: &Word) -> bool {
 }
 
 /// Returns the words of a command that name a file it writes.
-fn operands(command: &Command) -> Vec<Word> {
+fn operands(command: &SimpleCommand) -> Vec<Word> {
     let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
     let is = |list: &str| list.split(' ').any(|own| own == name);
     let words = command.words.get(1..).unwrap_or_default();
@@ -156,7 +156,7 @@ fn is_kernel_path(path: &str, is_whole: bool) -> bool {
 }
 
 /// Returns the directory to which a plain `cd` changes.
-pub(super) fn changes_directory_to(command: &Command) -> Option<&str> {
+pub(super) fn changes_directory_to(command: &SimpleCommand) -> Option<&str> {
     match &*command.words {
         [name, directory] if matches!(name.literal(), Some("cd" | "pushd" | "chdir")) => {
             directory.literal().filter(|text| text.starts_with('/'))

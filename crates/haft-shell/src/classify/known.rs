@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::{Kind, destructive::fits, fetch};
 use crate::{
-    Command, Program, RedirectKind, Script, Word, Wrappers,
+    Program, RedirectKind, Script, SimpleCommand, Word, Wrappers,
     interpreters::{self, Language},
     wrappers::programs,
 };
@@ -275,7 +275,7 @@ pub(super) fn of(script: &Script, kind: Kind) -> CommandEffect {
 }
 
 /// Returns the known effects of one command and of what it starts.
-fn command(command: &Command) -> CommandEffect {
+fn command(command: &SimpleCommand) -> CommandEffect {
     if !command.may_wrap(Wrappers::All) {
         return plain(command);
     }
@@ -284,7 +284,7 @@ fn command(command: &Command) -> CommandEffect {
 }
 
 /// Returns the known effects of one command without what it starts.
-fn plain(command: &Command) -> CommandEffect {
+fn plain(command: &SimpleCommand) -> CommandEffect {
     if fetch::fetcher(command).is_some() {
         return CommandEffect::Network;
     }
@@ -406,7 +406,7 @@ fn tar(words: &[&str]) -> bool {
 }
 
 /// Returns the known effects of the program text or module that an interpreter runs.
-fn program(command: &Command) -> CommandEffect {
+fn program(command: &SimpleCommand) -> CommandEffect {
     let Some(runs) = interpreters::of(command) else { return CommandEffect::Unknown };
     let known = |program: Program| match program {
         Program::Module { module, arguments } => {

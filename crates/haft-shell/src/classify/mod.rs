@@ -25,7 +25,7 @@ use std::fmt;
 pub use self::{known::CommandEffect, read_paths::reads};
 
 use crate::{
-    Command, Word, WordPiece,
+    SimpleCommand, Word, WordPiece,
     grammar::is_script_variable,
     parser::{self, Notes},
 };
@@ -52,7 +52,7 @@ pub enum Kind {
 
 /// The classification of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Classified {
+pub struct Classification {
     /// The strictest kind of its parts and of the text as a whole.
     pub kind: Kind,
     /// Its known effects. Not computed for nested texts.
@@ -111,17 +111,17 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("git status").known, CommandEffect::Unknown);
 /// ```
 #[must_use]
-pub fn classify(text: &str) -> Classified {
+pub fn classify(text: &str) -> Classification {
     classified(text, 0)
 }
 
 /// Classifies a nested text; `level` is the nesting depth.
-fn classified(text: &str, level: usize) -> Classified {
+fn classified(text: &str, level: usize) -> Classification {
     let (script, notes) = match parser::read(text) {
         Ok(read) => read,
         Err(error) => {
             let (kind, known) = (Kind::Unparseable, CommandEffect::Writes);
-            return Classified { kind, known, parts: Vec::new(), why: error.why };
+            return Classification { kind, known, parts: Vec::new(), why: error.why };
         }
     };
     let found = flow::of(&script, &notes, level);
@@ -144,7 +144,7 @@ fn classified(text: &str, level: usize) -> Classified {
     };
     // A nested text is one of the views of the outer command.
     let known = if level == 0 { known::of(&script, kind) } else { CommandEffect::Unknown };
-    Classified { kind, known, parts, why }
+    Classification { kind, known, parts, why }
 }
 
 /// Returns objections to a text as a whole.
@@ -178,7 +178,12 @@ fn text_objection(
 
 /// Classifies one command, together with the finding about where its code comes from. `level`
 /// counts nested texts, `deepest` all levels.
-fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: usize) -> Part {
+fn part(
+    command: &SimpleCommand,
+    found: Option<flow::Finding>,
+    level: usize,
+    deepest: usize,
+) -> Part {
     let destructive = destructive::of(command, level);
     let (kind, why) = match destructive.into_iter().chain(found).rev().max_by_key(|(kind, _)| *kind)
     {

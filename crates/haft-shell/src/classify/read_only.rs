@@ -4,14 +4,14 @@
 //! the grammar of the command. FAIL CLOSED: anything unlisted is refused.
 
 use crate::{
-    Command, Redirect, RedirectKind, Word, Wrappers,
+    Redirect, RedirectKind, SimpleCommand, Word, Wrappers,
     classify::{Kind, MAX_READ_ONLY_DEPTH, classified},
     grammar::{Checked, tables},
     wrappers::{self, Inner},
 };
 
 /// Returns why a command is read-only, or why that is not proven. `level` is the nesting depth.
-pub(super) fn prove(command: &Command, level: usize) -> Result<String, String> {
+pub(super) fn prove(command: &SimpleCommand, level: usize) -> Result<String, String> {
     if level > MAX_READ_ONLY_DEPTH {
         return Err(format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels"));
     }
@@ -58,7 +58,7 @@ fn redirect(redirect: &Redirect) -> Checked {
     }
 }
 
-fn words(name: &str, command: &Command, level: usize) -> Checked {
+fn words(name: &str, command: &SimpleCommand, level: usize) -> Checked {
     let words = &*command.words;
     let text = |n: usize| words.get(n).and_then(Word::literal);
     if words.len() == 2 && tables::only_prints_version(name, text(1).unwrap_or_default()) {
@@ -96,7 +96,7 @@ fn words(name: &str, command: &Command, level: usize) -> Checked {
 }
 
 /// Checks what a wrapper starts.
-fn started(inner: Vec<Inner>, outer: &Command, level: usize) -> Checked {
+fn started(inner: Vec<Inner>, outer: &SimpleCommand, level: usize) -> Checked {
     for inner in inner {
         let words = match inner {
             Inner::Rest(from) => outer.words.get(from..).unwrap_or_default().to_vec(),
@@ -108,7 +108,7 @@ fn started(inner: Vec<Inner>, outer: &Command, level: usize) -> Checked {
         if words.is_empty() {
             return Err("it starts nothing".to_owned());
         }
-        prove(&Command { words, ..Command::default() }, level + 1)?;
+        prove(&SimpleCommand { words, ..SimpleCommand::default() }, level + 1)?;
     }
     Ok(())
 }

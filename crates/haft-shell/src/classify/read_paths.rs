@@ -11,7 +11,7 @@
 //! named directories, and what its programs install.
 
 use crate::{
-    Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
+    Redirect, RedirectKind, SimpleCommand, Word, WordPiece, Wrappers,
     classify::{Kind, classify, read_only::plain_name},
     grammar::{Given, tables},
     parser,
@@ -172,7 +172,7 @@ impl Names {
         }
     }
 
-    fn command(&mut self, command: &Command) -> Option<()> {
+    fn command(&mut self, command: &SimpleCommand) -> Option<()> {
         let Some(first) = command.words.first() else { return Some(()) };
         let (name, words) = (plain_name(first.literal()?), &*command.words);
         if let [_, only] = words
@@ -413,7 +413,7 @@ impl Names {
         Some(())
     }
 
-    fn wrapped(&mut self, name: &str, command: &Command) -> Option<()> {
+    fn wrapped(&mut self, name: &str, command: &SimpleCommand) -> Option<()> {
         if name == "command" && matches!(command.words.get(1)?.literal(), Some("-v" | "-V")) {
             return Some(());
         }
@@ -433,7 +433,7 @@ impl Names {
             return None;
         }
         self.level += 1;
-        let found = self.command(&Command { words, ..Command::default() });
+        let found = self.command(&SimpleCommand { words, ..SimpleCommand::default() });
         self.level -= 1;
         found
     }

@@ -14,7 +14,7 @@ use self::{
     table::{Entry, IGNORES_DASHES, MODULES, TABLE, VARIABLE_PREFIXES, VARIABLES},
 };
 use crate::{
-    Command, Program, RedirectKind, Word, WordPiece, Wrappers,
+    Program, RedirectKind, SimpleCommand, Word, WordPiece, Wrappers,
     interpreters::{self, Language, plain_name},
     wrappers::{self, Inner},
 };
@@ -69,7 +69,7 @@ pub fn may_run_code(name: &str) -> bool {
         || IGNORES_DASHES.contains(&name)
 }
 
-impl Command {
+impl SimpleCommand {
     /// Returns every part of the command that a program would run as code.
     ///
     /// ```
@@ -101,7 +101,7 @@ impl Command {
 struct Search {
     sources: CodeSources,
     /// Commands to visit, with the index of their first word in the outermost command.
-    waiting: Vec<(Command, Option<usize>)>,
+    waiting: Vec<(SimpleCommand, Option<usize>)>,
 }
 
 impl Search {
@@ -110,7 +110,7 @@ impl Search {
         self.sources.found.push((program.to_owned(), source));
     }
 
-    fn command(&mut self, command: &Command, at: Option<usize>) {
+    fn command(&mut self, command: &SimpleCommand, at: Option<usize>) {
         for assignment in command.assignments.iter().filter(|own| is_code_variable(&own.name)) {
             self.add(command.words.first(), CodeSource::Text(assignment.value.clone()));
         }
@@ -157,7 +157,7 @@ impl Search {
         }
     }
 
-    fn inner(&mut self, command: &Command, inner: Inner, at: Option<usize>) {
+    fn inner(&mut self, command: &SimpleCommand, inner: Inner, at: Option<usize>) {
         let words = &command.words;
         match inner {
             Inner::Rest(from) => {
@@ -169,7 +169,8 @@ impl Search {
                 let is_same = inner.first() == words.first() && from.is_none();
                 let at = if is_same { at } else { at.zip(from).map(|(at, from)| at + from) };
                 if is_same {
-                    self.waiting.push((Command { words: inner, ..Command::default() }, at))
+                    self.waiting
+                        .push((SimpleCommand { words: inner, ..SimpleCommand::default() }, at))
                 } else {
                     self.start(words, inner, at)
                 }
@@ -193,11 +194,11 @@ impl Search {
     fn start(&mut self, starter: &[Word], words: Vec<Word>, at: Option<usize>) {
         let Some(first) = words.first() else { return };
         self.add(starter.first(), CodeSource::Name(first.clone()));
-        self.waiting.push((Command { words, ..Command::default() }, at));
+        self.waiting.push((SimpleCommand { words, ..SimpleCommand::default() }, at));
     }
 
     /// Parses a script that a command passes to a shell.
-    fn shell(&mut self, command: &Command, text: &[Word]) {
+    fn shell(&mut self, command: &SimpleCommand, text: &[Word]) {
         let mut joined = Word::default();
         for (n, word) in text.iter().enumerate() {
             let blank = (n > 0).then(|| WordPiece::Text(" ".to_owned()));
@@ -225,7 +226,7 @@ impl Search {
         }
     }
 
-    fn interpreter(&mut self, command: &Command) {
+    fn interpreter(&mut self, command: &SimpleCommand) {
         let Some(runs) = interpreters::of(command) else { return };
         let program = command.words.first();
         let is_module = |program: &Program| matches!(program, Program::Module { .. });

@@ -13,7 +13,7 @@ mod sed;
 mod awk;
 
 pub(crate) use self::special::is_script_variable;
-use crate::{Command, Word, WordPiece};
+use crate::{SimpleCommand, Word, WordPiece};
 
 /// Result of a check: read-only, or why not.
 pub(crate) type Checked = Result<(), String>;
@@ -324,7 +324,7 @@ fn not_listed(option: &str) -> String {
 }
 
 /// Returns whether the grammar of a command proves it read-only.
-pub(crate) fn only_prints(command: &Command) -> bool {
+pub(crate) fn only_prints(command: &SimpleCommand) -> bool {
     let name = command.words.first().and_then(Word::literal);
     let grammar = name.and_then(tables::of);
     grammar.is_some_and(|grammar| grammar.check(&command.words).is_ok())

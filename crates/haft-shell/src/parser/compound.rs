@@ -1,11 +1,11 @@
 //! Parses compound commands: subshells, groups, conditions, loops, `case`, functions.
 
 use super::{expand::Until, reader::Reader, refuse, simple::RESERVED};
-use crate::{Command, Unparseable};
+use crate::{ShellParseError, SimpleCommand};
 
 impl Reader<'_> {
     /// Parses one command of a pipeline.
-    pub(crate) fn command(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn command(&mut self) -> Result<(), ShellParseError> {
         self.blanks()?;
         let first = self.found.commands.len();
         let word = self.plain();
@@ -63,15 +63,15 @@ impl Reader<'_> {
     fn after(
         &mut self,
         word: &str,
-        read: impl FnOnce(&mut Self) -> Result<(), Unparseable>,
-    ) -> Result<(), Unparseable> {
+        read: impl FnOnce(&mut Self) -> Result<(), ShellParseError>,
+    ) -> Result<(), ShellParseError> {
         self.at += word.len();
         self.enter_level(read)
     }
 
     /// `time` is a reserved word in one shell and a program in another. Before a simple command
     /// there is no difference; before anything else it is refused.
-    fn timed(&mut self) -> Result<(), Unparseable> {
+    fn timed(&mut self) -> Result<(), ShellParseError> {
         let here = self.at;
         while matches!(self.plain().as_deref(), Some("time" | "-p" | "--")) {
             self.at += self.plain().map_or(0, |word| word.len());
@@ -84,7 +84,7 @@ impl Reader<'_> {
         if compound { refuse("`time` before something else than a simple command") } else { Ok(()) }
     }
 
-    fn condition(&mut self) -> Result<(), Unparseable> {
+    fn condition(&mut self) -> Result<(), ShellParseError> {
         self.body()?;
         self.expect("then")?;
         self.body()?;
@@ -106,14 +106,14 @@ impl Reader<'_> {
         }
     }
 
-    fn loop_body(&mut self) -> Result<(), Unparseable> {
+    fn loop_body(&mut self) -> Result<(), ShellParseError> {
         self.found.notes.loops = true;
         self.expect("do")?;
         self.body()?;
         self.expect("done")
     }
 
-    fn for_loop(&mut self) -> Result<(), Unparseable> {
+    fn for_loop(&mut self) -> Result<(), ShellParseError> {
         self.blanks()?;
         if (self.peek(), self.ahead(1)) == (Some('('), Some('(')) {
             self.at += 2;
@@ -151,7 +151,7 @@ impl Reader<'_> {
         self.loop_body()
     }
 
-    fn case_command(&mut self) -> Result<(), Unparseable> {
+    fn case_command(&mut self) -> Result<(), ShellParseError> {
         self.blanks()?;
         if self.word()?.is_none() {
             return self.unexpected();
@@ -188,7 +188,7 @@ impl Reader<'_> {
     }
 
     /// Parses the body of a function. Its commands are listed like all others.
-    pub(crate) fn function(&mut self, name: String) -> Result<(), Unparseable> {
+    pub(crate) fn function(&mut self, name: String) -> Result<(), ShellParseError> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
         if !name.chars().all(fits) || name.chars().all(|c| c.is_ascii_digit()) {
             return refuse("a function name is not supported");
@@ -207,12 +207,12 @@ impl Reader<'_> {
     }
 
     /// Parses `(( … ))`.
-    fn arithmetic_command(&mut self) -> Result<(), Unparseable> {
+    fn arithmetic_command(&mut self) -> Result<(), ShellParseError> {
         let slot = self.reserve()?;
         self.at += 2;
         self.enter_level(|this| this.arithmetic(Until::Brackets))?;
         let words = vec![crate::Word::text("(("), crate::Word::unknown(), crate::Word::text("))")];
-        self.place(slot, Command { words, ..Command::default() });
+        self.place(slot, SimpleCommand { words, ..SimpleCommand::default() });
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use super::{
     refuse,
     word::{Elem, Expansion, Quote},
 };
-use crate::Unparseable;
+use crate::ShellParseError;
 
 /// The end of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Reader<'_> {
         &mut self,
         quote: Quote,
         elems: &mut Vec<Elem>,
-    ) -> Result<(), Unparseable> {
+    ) -> Result<(), ShellParseError> {
         // A quoted expansion is one word, unless it lists all arguments or array items.
         let becomes = match (quote, self.peek()) {
             (Quote::Nothing, _) | (_, Some('@' | '{')) => Expansion::Loose,
@@ -89,7 +89,7 @@ impl Reader<'_> {
         &mut self,
         quote: Quote,
         elems: &mut Vec<Elem>,
-    ) -> Result<(), Unparseable> {
+    ) -> Result<(), ShellParseError> {
         let mut text = String::new();
         loop {
             match self.next() {
@@ -118,7 +118,7 @@ impl Reader<'_> {
     }
 
     /// Parses `$'…'`: text with escapes.
-    fn escaped(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+    fn escaped(&mut self, elems: &mut Vec<Elem>) -> Result<(), ShellParseError> {
         loop {
             let c = match self.next() {
                 None => return refuse("a quote is not closed"),
@@ -155,7 +155,7 @@ impl Reader<'_> {
     }
 
     /// Parses a numeric escape.
-    fn code(&mut self, radix: u32, most: usize, highest: u32) -> Result<char, Unparseable> {
+    fn code(&mut self, radix: u32, most: usize, highest: u32) -> Result<char, ShellParseError> {
         let mut code = None;
         for _ in 0..most {
             let Some(digit) = self.peek().and_then(|c| c.to_digit(radix)) else { break };
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     /// Parses what follows `${`.
-    fn parameter(&mut self, quote: Quote) -> Result<(), Unparseable> {
+    fn parameter(&mut self, quote: Quote) -> Result<(), ShellParseError> {
         let length = self.peek() == Some('#');
         if length {
             self.at += 1;
@@ -216,7 +216,7 @@ impl Reader<'_> {
     }
 
     /// Parses the word in `${x:-word}`.
-    fn default_word(&mut self, quote: Quote) -> Result<(), Unparseable> {
+    fn default_word(&mut self, quote: Quote) -> Result<(), ShellParseError> {
         let mut unused = Vec::new();
         self.found.default_words += 1;
         loop {
@@ -248,7 +248,7 @@ impl Reader<'_> {
 
     /// Parses an arithmetic expression. Accepts only what every shell parses as one: `$((ls); rm
     /// x)` is a command substitution.
-    pub(crate) fn arithmetic(&mut self, until: Until) -> Result<(), Unparseable> {
+    pub(crate) fn arithmetic(&mut self, until: Until) -> Result<(), ShellParseError> {
         let before = self.made();
         self.expression_until(until)?;
         self.evaluated_since(before);
@@ -269,7 +269,7 @@ impl Reader<'_> {
         }
     }
 
-    fn expression_until(&mut self, until: Until) -> Result<(), Unparseable> {
+    fn expression_until(&mut self, until: Until) -> Result<(), ShellParseError> {
         let mut round = 0_usize;
         let mut square = 0_usize;
         let mut unused = Vec::new();

@@ -4,7 +4,7 @@ use super::{
     reader::{Found, Notes},
     refuse,
 };
-use crate::{Command, Script, Unparseable, Word, WordPiece};
+use crate::{Script, ShellParseError, SimpleCommand, Word, WordPiece};
 
 /// Builtins that set variables to values that are not written in the script.
 const SETTING_BUILTINS: [&str; 12] = [
@@ -43,7 +43,7 @@ const EVALUATING_BUILTINS: [&str; 16] = [
 ];
 
 /// Checks the parsed commands and returns the script.
-pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
+pub(crate) fn finish(found: Found) -> Result<(Script, Notes), ShellParseError> {
     let Found { mut commands, mut notes, mut evaluates, mut sets, .. } = found;
     let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
@@ -100,7 +100,7 @@ pub(crate) fn has_hidden_command(word: &Word) -> bool {
 }
 
 /// Returns the words of a command after `builtin` and `command`.
-fn after_builtin(command: &Command) -> &[Word] {
+fn after_builtin(command: &SimpleCommand) -> &[Word] {
     let mut words = &*command.words;
     while let [first, rest @ ..] = words {
         if !matches!(first.literal(), Some("builtin" | "command" | "-p" | "--")) {

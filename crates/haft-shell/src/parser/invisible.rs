@@ -2,10 +2,10 @@
 //! in approvals).
 
 use super::{MAX_CHARACTERS, refuse};
-use crate::Unparseable;
+use crate::ShellParseError;
 
 /// Checks length and characters.
-pub(crate) fn check(text: &str) -> Result<(), Unparseable> {
+pub(crate) fn check(text: &str) -> Result<(), ShellParseError> {
     // Bytes first, so that the characters of a huge text are not counted.
     if text.len() > MAX_CHARACTERS * 4 || text.chars().count() > MAX_CHARACTERS {
         return refuse(format!("it is longer than {MAX_CHARACTERS} characters"));

@@ -15,7 +15,7 @@ mod finish;
 
 pub(crate) use self::reader::Notes;
 use self::reader::{Found, Reader};
-use crate::{Script, Unparseable};
+use crate::{Script, ShellParseError};
 
 /// Maximum length of a text in characters.
 pub const MAX_CHARACTERS: usize = 10_000;
@@ -34,12 +34,12 @@ pub const MAX_DEPTH: usize = 16;
 ///
 /// # Errors
 /// Fails if the text is not valid shell, too long, nested too deep, or has invisible characters.
-pub fn parse(text: &str) -> Result<Script, Unparseable> {
+pub fn parse(text: &str) -> Result<Script, ShellParseError> {
     read(text).map(|(script, _)| script)
 }
 
 /// Parses a command, and returns notes that the command list does not show.
-pub(crate) fn read(text: &str) -> Result<(Script, Notes), Unparseable> {
+pub(crate) fn read(text: &str) -> Result<(Script, Notes), ShellParseError> {
     invisible::check(text)?;
     let mut found = Found::default();
     Reader::new(text, &mut found).script()?;
@@ -47,6 +47,6 @@ pub(crate) fn read(text: &str) -> Result<(Script, Notes), Unparseable> {
 }
 
 /// Refuses a text.
-fn refuse<T>(why: impl Into<String>) -> Result<T, Unparseable> {
-    Err(Unparseable { why: why.into() })
+fn refuse<T>(why: impl Into<String>) -> Result<T, ShellParseError> {
+    Err(ShellParseError { why: why.into() })
 }

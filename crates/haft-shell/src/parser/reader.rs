@@ -8,12 +8,12 @@
 use std::ops::Range;
 
 use super::{MAX_COMMANDS, MAX_DEPTH, refuse};
-use crate::{Command, Unparseable, Word};
+use crate::{ShellParseError, SimpleCommand, Word};
 
 /// What was found so far, in the text and all nested texts.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<SimpleCommand>,
     /// Something is evaluated from variables.
     pub(crate) evaluates: bool,
     /// A variable is set to something that is not a number.
@@ -82,7 +82,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Parses the whole text.
-    pub(crate) fn script(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn script(&mut self) -> Result<(), ShellParseError> {
         self.list()?;
         match self.peek() {
             None if self.pending.is_empty() => Ok(()),
@@ -95,16 +95,16 @@ impl<'f> Reader<'f> {
     pub(crate) fn inner<T>(
         &mut self,
         text: &str,
-        read: impl FnOnce(&mut Reader<'_>) -> Result<T, Unparseable>,
-    ) -> Result<T, Unparseable> {
+        read: impl FnOnce(&mut Reader<'_>) -> Result<T, ShellParseError>,
+    ) -> Result<T, ShellParseError> {
         self.enter_level(|this| read(&mut Reader::new(text, this.found)))
     }
 
     /// Enters one nesting level.
     pub(crate) fn enter_level<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Unparseable>,
-    ) -> Result<T, Unparseable> {
+        read: impl FnOnce(&mut Self) -> Result<T, ShellParseError>,
+    ) -> Result<T, ShellParseError> {
         if self.found.depth == MAX_DEPTH {
             return refuse(format!("it is nested deeper than {MAX_DEPTH} levels"));
         }
@@ -116,7 +116,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Parses the list of a substitution, up to its bracket. Here-documents do not cross it.
-    pub(crate) fn substitution(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn substitution(&mut self) -> Result<(), ShellParseError> {
         self.enter_level(|this| {
             let outer = std::mem::take(&mut this.pending);
             let before = this.outer_pending;
@@ -132,7 +132,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Parses a list that must contain a command.
-    pub(crate) fn body(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn body(&mut self) -> Result<(), ShellParseError> {
         if self.list()? == 0 {
             return refuse("a command is missing");
         }
@@ -140,7 +140,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Parses commands up to the end of a list, and returns their number.
-    pub(crate) fn list(&mut self) -> Result<usize, Unparseable> {
+    pub(crate) fn list(&mut self) -> Result<usize, ShellParseError> {
         let mut count = 0;
         loop {
             self.blank_lines()?;
@@ -168,7 +168,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Parses pipelines between `&&` and `||`.
-    fn pipelines(&mut self) -> Result<(), Unparseable> {
+    fn pipelines(&mut self) -> Result<(), ShellParseError> {
         loop {
             self.pipeline()?;
             self.blanks()?;
@@ -180,7 +180,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    fn pipeline(&mut self) -> Result<(), Unparseable> {
+    fn pipeline(&mut self) -> Result<(), ShellParseError> {
         if self.plain().as_deref() == Some("!") {
             self.at += 1;
             self.blanks()?;
@@ -203,16 +203,16 @@ impl<'f> Reader<'f> {
     }
 
     /// Reserves a slot for a command, so that commands are listed in the order in which they start.
-    pub(crate) fn reserve(&mut self) -> Result<usize, Unparseable> {
+    pub(crate) fn reserve(&mut self) -> Result<usize, ShellParseError> {
         if self.found.commands.len() == MAX_COMMANDS {
             return refuse(format!("it has more than {MAX_COMMANDS} commands"));
         }
-        self.found.commands.push(Command::default());
+        self.found.commands.push(SimpleCommand::default());
         Ok(self.found.commands.len() - 1)
     }
 
     /// Stores a command in its slot.
-    pub(crate) fn place(&mut self, slot: usize, command: Command) {
+    pub(crate) fn place(&mut self, slot: usize, command: SimpleCommand) {
         if let Some(place) = self.found.commands.get_mut(slot) {
             *place = command;
         }
@@ -247,7 +247,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Consumes this character, which must be next.
-    pub(crate) fn take(&mut self, wanted: char) -> Result<(), Unparseable> {
+    pub(crate) fn take(&mut self, wanted: char) -> Result<(), ShellParseError> {
         if self.peek() == Some(wanted) {
             self.at += 1;
             return Ok(());
@@ -259,7 +259,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Consumes this reserved word, which must be next.
-    pub(crate) fn expect(&mut self, wanted: &str) -> Result<(), Unparseable> {
+    pub(crate) fn expect(&mut self, wanted: &str) -> Result<(), ShellParseError> {
         if self.plain().as_deref() != Some(wanted) {
             return refuse(format!("a `{wanted}` is missing"));
         }
@@ -283,7 +283,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Skips blanks and continued lines.
-    pub(crate) fn blanks(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn blanks(&mut self) -> Result<(), ShellParseError> {
         loop {
             match (self.peek(), self.ahead(1)) {
                 (Some(' ' | '\t'), _) => self.at += 1,
@@ -297,7 +297,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Skips blanks, comments and line ends.
-    pub(crate) fn blank_lines(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn blank_lines(&mut self) -> Result<(), ShellParseError> {
         loop {
             self.blanks()?;
             match self.peek() {
@@ -314,7 +314,7 @@ impl<'f> Reader<'f> {
 
     /// Checks that a line may end inside a word here. Shells differ on where a here-document starts
     /// if the line of its command continues in a quote or a substitution.
-    pub(crate) fn quoted_newline(&self) -> Result<(), Unparseable> {
+    pub(crate) fn quoted_newline(&self) -> Result<(), ShellParseError> {
         if self.outer_pending || !self.pending.is_empty() {
             return refuse("the line of a here-document goes on in a quote or a substitution");
         }
@@ -322,7 +322,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Consumes a line end and reads the here-documents that start there.
-    fn newline(&mut self) -> Result<(), Unparseable> {
+    fn newline(&mut self) -> Result<(), ShellParseError> {
         if self.outer_pending {
             return self.quoted_newline();
         }
@@ -340,7 +340,7 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn here_document(&mut self, pending: &Pending) -> Result<Word, Unparseable> {
+    fn here_document(&mut self, pending: &Pending) -> Result<Word, ShellParseError> {
         let mut body = String::new();
         loop {
             if self.at >= self.text.len() {
@@ -369,7 +369,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(crate) fn unexpected<T>(&self) -> Result<T, Unparseable> {
+    pub(crate) fn unexpected<T>(&self) -> Result<T, ShellParseError> {
         match self.peek() {
             None => refuse("it ends too early"),
             Some('\n') => refuse("a line ends too early"),

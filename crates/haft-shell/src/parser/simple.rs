@@ -6,7 +6,7 @@ use super::{
     refuse,
     word::{Elem, to_word},
 };
-use crate::{Assignment, Command, Redirect, RedirectKind, Unparseable, Word};
+use crate::{Assignment, Redirect, RedirectKind, ShellParseError, SimpleCommand, Word};
 
 /// Reserved words in command position. After an assignment or a redirection they would be ordinary
 /// words, which is never intended.
@@ -17,9 +17,9 @@ pub(crate) const RESERVED: [&str; 18] = [
 
 impl Reader<'_> {
     /// Parses a simple command.
-    pub(crate) fn simple(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn simple(&mut self) -> Result<(), ShellParseError> {
         let slot = self.reserve()?;
-        let mut command = Command::default();
+        let mut command = SimpleCommand::default();
         loop {
             self.blanks()?;
             if self.at_redirect()? {
@@ -82,7 +82,7 @@ impl Reader<'_> {
     }
 
     /// Parses the brackets after a function name, and the body.
-    fn definition(&mut self, slot: usize, command: &Command) -> Result<(), Unparseable> {
+    fn definition(&mut self, slot: usize, command: &SimpleCommand) -> Result<(), ShellParseError> {
         let [word] = &*command.words else { return self.unexpected() };
         let Some(name) = word.literal() else { return self.unexpected() };
         if !command.assignments.is_empty() || !command.redirects.is_empty() {
@@ -99,13 +99,13 @@ impl Reader<'_> {
 
     /// Parses the redirections after a compound command, as a command without words. Its own
     /// commands start at `first`.
-    pub(crate) fn redirects_of_compound(&mut self, first: usize) -> Result<(), Unparseable> {
+    pub(crate) fn redirects_of_compound(&mut self, first: usize) -> Result<(), ShellParseError> {
         self.blanks()?;
         if !self.at_redirect()? {
             return Ok(());
         }
         let slot = self.reserve()?;
-        let mut command = Command::default();
+        let mut command = SimpleCommand::default();
         while self.at_redirect()? {
             self.redirect(slot, &mut command)?;
             self.blanks()?;
@@ -121,7 +121,7 @@ impl Reader<'_> {
     }
 
     /// Returns whether a redirection comes next.
-    fn at_redirect(&self) -> Result<bool, Unparseable> {
+    fn at_redirect(&self) -> Result<bool, ShellParseError> {
         let mut digits = 0;
         while self.ahead(digits).is_some_and(|c| c.is_ascii_digit()) {
             digits += 1;
@@ -135,7 +135,11 @@ impl Reader<'_> {
         }
     }
 
-    fn redirect(&mut self, slot: usize, command: &mut Command) -> Result<(), Unparseable> {
+    fn redirect(
+        &mut self,
+        slot: usize,
+        command: &mut SimpleCommand,
+    ) -> Result<(), ShellParseError> {
         let mut number = String::new();
         while let Some(c) = self.peek().filter(char::is_ascii_digit) {
             number.push(c);
@@ -199,7 +203,7 @@ impl Reader<'_> {
     }
 
     /// Parses the delimiter of a here-document, and whether it is quoted.
-    fn here_end(&mut self) -> Result<(String, bool), Unparseable> {
+    fn here_end(&mut self) -> Result<(String, bool), ShellParseError> {
         let mut end = String::new();
         let mut quoted = false;
         while let Some(c) = self.peek().filter(|c| !ends_word(*c)) {
@@ -240,14 +244,14 @@ impl Reader<'_> {
     }
 }
 
-impl Command {
+impl SimpleCommand {
     fn is_empty(&self) -> bool {
         self.is_bare() && self.redirects.is_empty()
     }
 }
 
 /// Returns the assignment in a word, if it is one.
-fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
+fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, ShellParseError> {
     let plain = |e: &Elem| match e {
         Elem::Char(c, false) => Some(*c),
         _ => None,

@@ -1,25 +1,25 @@
 //! Parses `[[ … ]]`. A condition starts nothing itself, but its words may.
 
 use super::{compound::is_number, reader::Reader, refuse, word::to_word};
-use crate::{Command, Unparseable, Word};
+use crate::{ShellParseError, SimpleCommand, Word};
 
 const COMPARE: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 const OTHER: [&str; 6] = ["=", "==", "!=", "-nt", "-ot", "-ef"];
 
 impl Reader<'_> {
     /// Parses what follows `[[`, and lists it as a command of that name.
-    pub(crate) fn test(&mut self) -> Result<(), Unparseable> {
+    pub(crate) fn test(&mut self) -> Result<(), ShellParseError> {
         let slot = self.reserve()?;
         let mut words = vec![Word::text("[[")];
         self.any_of(&mut words)?;
         self.lines()?;
         self.expect("]]")?;
         words.push(Word::text("]]"));
-        self.place(slot, Command { words, ..Command::default() });
+        self.place(slot, SimpleCommand { words, ..SimpleCommand::default() });
         Ok(())
     }
 
-    fn lines(&mut self) -> Result<(), Unparseable> {
+    fn lines(&mut self) -> Result<(), ShellParseError> {
         loop {
             self.blanks()?;
             if self.peek() != Some('\n') {
@@ -30,7 +30,7 @@ impl Reader<'_> {
         }
     }
 
-    fn any_of(&mut self, words: &mut Vec<Word>) -> Result<(), Unparseable> {
+    fn any_of(&mut self, words: &mut Vec<Word>) -> Result<(), ShellParseError> {
         loop {
             self.one(words)?;
             self.lines()?;
@@ -43,7 +43,7 @@ impl Reader<'_> {
         }
     }
 
-    fn one(&mut self, words: &mut Vec<Word>) -> Result<(), Unparseable> {
+    fn one(&mut self, words: &mut Vec<Word>) -> Result<(), ShellParseError> {
         self.lines()?;
         while self.plain().as_deref() == Some("!") {
             self.at += 1;
@@ -104,7 +104,7 @@ impl Reader<'_> {
     }
 
     /// Parses a regular expression: brackets and bars are part of it.
-    fn expression(&mut self) -> Result<Option<Word>, Unparseable> {
+    fn expression(&mut self) -> Result<Option<Word>, ShellParseError> {
         let mut elems = Vec::new();
         let mut open = 0_usize;
         while let Some(c) = self.peek() {
@@ -125,7 +125,7 @@ impl Reader<'_> {
     }
 
     /// Records that a word is evaluated like an expression.
-    fn evaluated(&mut self, word: &Word) -> Result<(), Unparseable> {
+    fn evaluated(&mut self, word: &Word) -> Result<(), ShellParseError> {
         if super::finish::has_hidden_command(word) {
             return refuse("a subscript is evaluated");
         }

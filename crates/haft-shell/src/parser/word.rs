@@ -1,7 +1,7 @@
 //! Parses words: removes quotes and marks expansions as unknown.
 
 use super::{reader::Reader, refuse};
-use crate::{Unparseable, Word, WordPiece};
+use crate::{ShellParseError, Word, WordPiece};
 
 /// A character of a word and whether it was quoted, or an unknown part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Quote {
 
 impl Reader<'_> {
     /// Parses a word, if one comes next.
-    pub(crate) fn word(&mut self) -> Result<Option<Word>, Unparseable> {
+    pub(crate) fn word(&mut self) -> Result<Option<Word>, ShellParseError> {
         let here = self.at;
         if self.peek() == Some('#') {
             return Ok(None); // a comment
@@ -41,7 +41,7 @@ impl Reader<'_> {
     }
 
     /// Parses the characters of a word. Where an assignment is allowed, an array is too.
-    pub(crate) fn elems(&mut self, may_assign: bool) -> Result<Vec<Elem>, Unparseable> {
+    pub(crate) fn elems(&mut self, may_assign: bool) -> Result<Vec<Elem>, ShellParseError> {
         let mut elems = Vec::new();
         while let Some(c) = self.peek() {
             match c {
@@ -72,7 +72,7 @@ impl Reader<'_> {
     }
 
     /// Parses one character, quote or expansion of a word.
-    pub(crate) fn elem(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+    pub(crate) fn elem(&mut self, elems: &mut Vec<Elem>) -> Result<(), ShellParseError> {
         match self.next() {
             None => return self.unexpected(),
             Some('\\') => match self.next() {
@@ -89,7 +89,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn single(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+    fn single(&mut self, elems: &mut Vec<Elem>) -> Result<(), ShellParseError> {
         loop {
             match self.next() {
                 None => return refuse("a quote is not closed"),
@@ -106,7 +106,7 @@ impl Reader<'_> {
     }
 
     /// Parses a double-quoted text, up to the closing quote.
-    pub(crate) fn double(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+    pub(crate) fn double(&mut self, elems: &mut Vec<Elem>) -> Result<(), ShellParseError> {
         loop {
             match self.next() {
                 None => return refuse("a quote is not closed"),
@@ -117,7 +117,7 @@ impl Reader<'_> {
     }
 
     /// Parses a here-document with an unquoted delimiter.
-    pub(crate) fn here_text(&mut self) -> Result<Word, Unparseable> {
+    pub(crate) fn here_text(&mut self) -> Result<Word, ShellParseError> {
         let mut elems = Vec::new();
         while let Some(c) = self.next() {
             self.quoted(c, Quote::Here, &mut elems)?;
@@ -125,7 +125,12 @@ impl Reader<'_> {
         Ok(to_word(&elems))
     }
 
-    fn quoted(&mut self, c: char, quote: Quote, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
+    fn quoted(
+        &mut self,
+        c: char,
+        quote: Quote,
+        elems: &mut Vec<Elem>,
+    ) -> Result<(), ShellParseError> {
         match c {
             '\\' => match self.peek() {
                 Some('\n') => return refuse("a line is continued within a quote"),
@@ -152,7 +157,7 @@ impl Reader<'_> {
     }
 
     /// Parses the words of an array.
-    fn array(&mut self) -> Result<(), Unparseable> {
+    fn array(&mut self) -> Result<(), ShellParseError> {
         self.found.sets = true;
         loop {
             self.blanks()?;

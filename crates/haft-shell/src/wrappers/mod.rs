@@ -13,9 +13,9 @@ pub(crate) use self::options::Options;
 use self::unwrap::replaced;
 pub use self::{
     subcommands::has_subcommands,
-    unwrap::{Unwrapped, Wrappers},
+    unwrap::{UnwrappedCommand, Wrappers},
 };
-use crate::{Command, Word, interpreters};
+use crate::{SimpleCommand, Word, interpreters};
 
 /// What a wrapper starts.
 pub(crate) enum Inner {
@@ -214,7 +214,7 @@ fn others(name: &str) -> Option<Options> {
 }
 
 /// Returns whether a command may start another, by its name.
-pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
+pub(crate) fn may_wrap(command: &SimpleCommand, how: Wrappers) -> bool {
     let Some(first) = command.words.first() else { return false };
     // Only restrictions look for the program of an unknown name.
     let Some(name) = first.literal() else { return how == Wrappers::All };
@@ -248,7 +248,7 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// Returns what a command of this name starts.
-pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> {
+pub(crate) fn inner(name: &str, command: &SimpleCommand, how: Wrappers) -> Vec<Inner> {
     let words = &*command.words;
     if let Some(options) = harmless(name) {
         let word = |n: usize| words.get(n).and_then(Word::literal);

@@ -5,7 +5,7 @@
 //! start something is reported as hidden.
 
 use crate::{
-    Command, Word, WordPiece,
+    SimpleCommand, Word, WordPiece,
     grammar::only_prints,
     interpreters::{self, Language, Program},
     wrappers::Inner,
@@ -29,7 +29,7 @@ const UNKNOWN: &str = "${_}";
 
 /// Returns the shell texts that programs of `awk` or `sed` start. A program proven to only print
 /// starts nothing.
-pub(crate) fn inner(command: &Command) -> Vec<Inner> {
+pub(crate) fn inner(command: &SimpleCommand) -> Vec<Inner> {
     let Some(runs) = interpreters::of(command).filter(|_| !only_prints(command)) else {
         return Vec::new();
     };

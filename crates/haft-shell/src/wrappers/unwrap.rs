@@ -7,7 +7,7 @@
 //! INVARIANT: at most [`MAX_VIEWS`] views; a wrapper beyond that gives an unknown one.
 
 use crate::{
-    Command, Redirect, RedirectKind, Word, WordPiece,
+    Redirect, RedirectKind, SimpleCommand, Word, WordPiece,
     wrappers::{self, Inner},
 };
 
@@ -27,22 +27,22 @@ pub enum Wrappers {
 
 /// A view of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unwrapped {
+pub struct UnwrappedCommand {
     /// The command as it would be started.
-    pub command: Command,
+    pub command: SimpleCommand,
     /// Index of its first word in the outermost command, if it is simply the rest of that command.
     pub at: Option<usize>,
     /// Whether it represents a shell text that cannot be parsed.
     pub is_unread: bool,
 }
 
-impl Unwrapped {
-    fn new(command: Command, at: Option<usize>) -> Self {
+impl UnwrappedCommand {
+    fn new(command: SimpleCommand, at: Option<usize>) -> Self {
         Self { command, at, is_unread: false }
     }
 }
 
-impl Command {
+impl SimpleCommand {
     /// Returns whether it may have more than one view. Cheap.
     #[must_use]
     pub fn may_wrap(&self, how: Wrappers) -> bool {
@@ -52,23 +52,27 @@ impl Command {
     /// Returns its views without wrappers: itself first, then what each wrapper would start. See
     /// [`Wrappers`].
     #[must_use]
-    pub fn unwrapped(&self, how: Wrappers) -> Vec<Unwrapped> {
+    pub fn unwrapped(&self, how: Wrappers) -> Vec<UnwrappedCommand> {
         unwrapped(self, how)
     }
 }
 
 /// Returns the views of a command.
-pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
+pub(crate) fn unwrapped(command: &SimpleCommand, how: Wrappers) -> Vec<UnwrappedCommand> {
     views(command, how, |_| true)
 }
 
 /// Returns the views in a command's own words: shell texts are not parsed.
-pub(crate) fn in_words(command: &Command) -> Vec<Unwrapped> {
+pub(crate) fn in_words(command: &SimpleCommand) -> Vec<UnwrappedCommand> {
     views(command, Wrappers::All, |inner| matches!(inner, Inner::Rest(_) | Inner::Words(..)))
 }
 
-fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
-    let mut views = vec![Unwrapped::new(command.clone(), Some(0))];
+fn views(
+    command: &SimpleCommand,
+    how: Wrappers,
+    follows: fn(&Inner) -> bool,
+) -> Vec<UnwrappedCommand> {
+    let mut views = vec![UnwrappedCommand::new(command.clone(), Some(0))];
     let mut next = 0;
     // A queue instead of recursion: nested wrappers only make it longer.
     while let Some(view) = views.get(next) {
@@ -83,12 +87,19 @@ fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
     views
 }
 
-fn opaque() -> Unwrapped {
-    Unwrapped::new(Command { words: vec![Word::unknown()], ..Command::default() }, None)
+fn opaque() -> UnwrappedCommand {
+    UnwrappedCommand::new(
+        SimpleCommand { words: vec![Word::unknown()], ..SimpleCommand::default() },
+        None,
+    )
 }
 
 /// Returns what a command starts.
-fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
+fn inside(
+    view: &UnwrappedCommand,
+    how: Wrappers,
+    follows: fn(&Inner) -> bool,
+) -> Vec<UnwrappedCommand> {
     let command = &view.command;
     let Some(first) = command.words.first() else { return Vec::new() };
     let Some(name) = first.literal() else {
@@ -103,7 +114,7 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
         if let Some(first) = command.words.first_mut() {
             *first = Word::text(base);
         }
-        return vec![Unwrapped::new(command, None)];
+        return vec![UnwrappedCommand::new(command, None)];
     }
     let found = wrappers::inner(name, command, how).into_iter().filter(follows);
     found.flat_map(|inner| started(inner, view)).collect()
@@ -111,7 +122,7 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
 
 /// Returns the program of a partly unknown name: `/bin/r?` may be `rm`, and `$HOME/bin/rm` is `rm`
 /// for any value of the variable.
-fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
+fn unnamed(command: &SimpleCommand, first: &Word) -> Vec<UnwrappedCommand> {
     // A name that starts plainly counts as a plain name.
     let plain = matches!(first.pieces.first(), Some(WordPiece::Text(text)) if !text.contains('/'));
     let base = match first.pieces.last() {
@@ -133,11 +144,11 @@ fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
     if let Some(first) = command.words.first_mut() {
         *first = base;
     }
-    vec![Unwrapped::new(command, None)]
+    vec![UnwrappedCommand::new(command, None)]
 }
 
 /// Converts what a wrapper starts into views.
-fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
+fn started(inner: Inner, outer: &UnwrappedCommand) -> Vec<UnwrappedCommand> {
     match inner {
         Inner::Rest(from) => {
             let words = outer.command.words.get(from..).unwrap_or_default().to_vec();
@@ -146,11 +157,14 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
             }
             let at = outer.at.map(|at| at + from);
             let redirects = outer.command.redirects.clone();
-            vec![Unwrapped::new(Command { words, redirects, ..Command::default() }, at)]
+            vec![UnwrappedCommand::new(
+                SimpleCommand { words, redirects, ..SimpleCommand::default() },
+                at,
+            )]
         }
         Inner::Words(words, at) => {
             let at = outer.at.zip(at).map(|(outer, from)| outer + from);
-            vec![Unwrapped::new(Command { words, ..Command::default() }, at)]
+            vec![UnwrappedCommand::new(SimpleCommand { words, ..SimpleCommand::default() }, at)]
         }
         Inner::Text(words) => {
             let mut text = String::new();
@@ -165,9 +179,9 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
                 Ok(script) => script
                     .commands
                     .into_iter()
-                    .map(|command| Unwrapped::new(command, None))
+                    .map(|command| UnwrappedCommand::new(command, None))
                     .collect(),
-                Err(_) => vec![Unwrapped { is_unread: true, ..opaque() }],
+                Err(_) => vec![UnwrappedCommand { is_unread: true, ..opaque() }],
             }
         }
         Inner::Input => {

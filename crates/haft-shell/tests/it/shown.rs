@@ -1,6 +1,6 @@
 //! Formats parsed commands, one short line each.
 
-use haft_shell::{Command, RedirectKind, Word, WordPiece};
+use haft_shell::{RedirectKind, SimpleCommand, Word, WordPiece};
 
 /// Formats a word: an unknown part is `…`, an empty word is `''`.
 pub(crate) fn word(word: &Word) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn word(word: &Word) -> String {
 }
 
 /// Formats a command: assignments, words between bars, redirections.
-pub(crate) fn command(command: &Command) -> String {
+pub(crate) fn command(command: &SimpleCommand) -> String {
     let mut line = Vec::new();
     for assignment in &command.assignments {
         line.push(format!("{}={}", assignment.name, word(&assignment.value)));

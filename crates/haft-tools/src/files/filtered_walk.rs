@@ -151,7 +151,7 @@ impl FilteredWalk {
             self.ignores[own] = Some(Ignores::next_to(entry, &mut left));
             self.lines_left -= lines_left - left;
         }
-        let path = entry.place().relative();
+        let path = entry.resolved().relative();
         let is_directory = entry.kind() == FileKind::Directory;
         let is_wanted = self.is_wanted(path, is_directory, entry.level());
         if is_directory {
@@ -199,7 +199,7 @@ impl Iterator for FilteredWalk {
                 Ok(entry) => {
                     let is_wanted = self.accept(&entry);
                     if is_wanted
-                        && self.cx.is_path_denied(Operation::Read, &entry.place().absolute())
+                        && self.cx.is_path_denied(Operation::Read, &entry.resolved().absolute())
                     {
                         // A denied directory is skipped with its contents.
                         if entry.kind() == FileKind::Directory {
@@ -236,7 +236,7 @@ impl Ignores {
 
     /// The same for the directory of an entry, by its file descriptor: one syscall for each file.
     fn next_to(entry: &WalkEntry, lines_left: &mut usize) -> Self {
-        let directory = entry.place().relative().parent().unwrap_or(Path::new(""));
+        let directory = entry.resolved().relative().parent().unwrap_or(Path::new(""));
         let before = *lines_left;
         let read = |name: &&str| {
             rules(directory, &entry.read_sibling(name, MAX_IGNORE_FILE_BYTES).ok()??, lines_left)

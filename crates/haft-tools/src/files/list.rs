@@ -112,7 +112,7 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
             return Err(stopped());
         }
         let is_directory = entry.kind() == FileKind::Directory;
-        if !wanted.names(entry.place().relative(), is_directory) {
+        if !wanted.names(entry.resolved().relative(), is_directory) {
             continue;
         }
         if shown == limit || text.len() >= MAX_LIST_BYTES {
@@ -165,11 +165,11 @@ enum EntryStatus {
 
 /// Writes one line.
 fn write_entry(text: &mut String, entry: &WalkEntry, cx: &ToolContext) -> EntryStatus {
-    let path = paths::shown(entry.place());
+    let path = paths::shown(entry.resolved());
     let _ = match entry.kind() {
         FileKind::File => match entry.meta() {
             Ok(meta) => {
-                let others = paths::other_names(entry.place(), &meta, Operation::Read, cx);
+                let others = paths::other_names(entry.resolved(), &meta, Operation::Read, cx);
                 if others == OtherNames::Denied {
                     return EntryStatus::Kept;
                 }

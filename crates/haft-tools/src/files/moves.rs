@@ -84,7 +84,8 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
         Err(refusal) if refusal.cause() == PathErrorKind::CrossDevice => {
-            let bytes = workspace.carry(&from, &to, replace, WalkLimits::default())?.bytes;
+            let bytes =
+                workspace.move_across_devices(&from, &to, replace, WalkLimits::default())?.bytes;
             let bytes = count(bytes, "byte");
             Ok(format!(
                 "moved `{from}` to `{to}`, on another disk: {bytes} copied, the old file deleted"
@@ -108,7 +109,7 @@ fn check_contents(files: &Files, resolved: &ResolvedPath, cx: &ToolContext) -> R
         if cx.is_cancelled() {
             return Err(stopped().with_execution(Execution::Completed));
         }
-        if cx.is_path_denied(Operation::Write, &entry?.place().absolute()) {
+        if cx.is_path_denied(Operation::Write, &entry?.resolved().absolute()) {
             let message =
                 format!("a rule denies changes to something in `{resolved}`; nothing was changed");
             return Err(Failure::new(FailureCode::Denied, message)
@@ -187,11 +188,11 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, 
                 _ => refusal.into(),
             }
         })?;
-    if done.left_over > 0 {
+    if done.not_deleted > 0 {
         let how_far = format!(
             "stopped: {} in `{resolved}` deleted, {} left",
             count(done.entries as u64, "item"),
-            done.left_over,
+            done.not_deleted,
         );
         // The cancellation reason is reported elsewhere; this is how far the call got.
         cx.partial(format!("{how_far}\n"));

@@ -140,7 +140,7 @@ impl Files {
         if granted.is_empty() {
             return Ok(self.workspace().clone());
         }
-        Ok(self.workspace.granting(granted))
+        Ok(self.workspace.with_writable(granted))
     }
 
     /// Creates the parent directories. A protected parent is created if the path itself is granted.
@@ -152,7 +152,7 @@ impl Files {
         let Some(parent) = resolved.parent() else { return Ok(()) };
         let is_granted = self.workspace.is_protected(resolved) && !granted.is_protected(resolved);
         if is_granted && !parent.relative().as_os_str().is_empty() {
-            granted.granting([parent.clone()]).make_directory(&parent)
+            granted.with_writable([parent.clone()]).make_directory(&parent)
         } else {
             granted.make_directory(&parent)
         }
@@ -300,9 +300,9 @@ impl Files {
         let wanted = resolved.relative().file_name()?.to_str()?.to_lowercase();
         let entries = self.workspace.list(&resolved.parent()?, MAX_COMPARED_NAMES).ok()?;
         let near = |entry: haft_sandbox::WalkEntry| {
-            let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
+            let name = entry.resolved().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;
-            Some((far, shown(entry.place())))
+            Some((far, shown(entry.resolved())))
         };
         entries.into_iter().filter_map(near).min().map(|(_, path)| path)
     }

@@ -145,7 +145,7 @@ impl Tool for MakeDir {
             }
             let resolved = files.writable(resolved, cx)?;
             let workspace = if files.workspace().is_protected(&resolved) {
-                files.workspace().granting([resolved.clone()])
+                files.workspace().with_writable([resolved.clone()])
             } else {
                 files.workspace().clone()
             };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use haft_core::Confinement;
 use haft_sandbox::{
-    Access, Environment, Level, Network, ProcessResult, Profile, Reads, Root, Sandbox,
+    Access, Environment, Level, Network, ProcessResult, Profile, ReadableFiles, Root, Sandbox,
 };
 
 use super::programs::Programs;
@@ -79,13 +79,15 @@ impl Settings {
         }
         let confined = confined(profile.clone(), programs);
         let shown = match confined.reads {
-            Reads::Only(paths) => paths,
-            Reads::Everything => return Err("the sandbox would not restrict reads".to_owned()),
+            ReadableFiles::Only(paths) => paths,
+            ReadableFiles::Everything => {
+                return Err("the sandbox would not restrict reads".to_owned());
+            }
         };
         let roots = confined.roots.into_iter().map(|root| root.path);
         Ok(Confinement {
             readable: roots.chain(shown).collect(),
-            system: Reads::SYSTEM.iter().map(PathBuf::from).collect(),
+            system: ReadableFiles::SYSTEM.iter().map(PathBuf::from).collect(),
         })
     }
 }
@@ -95,7 +97,7 @@ impl Settings {
 pub(super) fn confined(profile: Profile, programs: &Programs) -> Profile {
     let mut profile = Profile { network: Network::None, ..profile.read_only() };
     profile.limits.resident = MAX_CONFINED_RESIDENT;
-    profile.reads = Reads::Only(programs.directories().collect());
+    profile.reads = ReadableFiles::Only(programs.directories().collect());
     profile
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn tool(
     options: &ProcessOptions,
     declared: CommandTool,
 ) -> DynTool {
-    let mut profile = Profile::of(declared.given(), workspace);
+    let mut profile = Profile::of(declared.granted_capabilities(), workspace);
     if declared.spec.is_read_only() {
         profile = profile.read_only();
     }

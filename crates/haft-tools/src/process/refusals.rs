@@ -1,16 +1,16 @@
 //! Notes for the model which protected names the sandbox refused to change.
 
-use haft_core::protected_names::Refused;
+use haft_core::protected_names::RefusedChange;
 
 /// Further names are only counted.
 const MAX_LISTED: usize = 4;
 
 /// Returns a note about refused names, if there are any.
-pub(super) fn note(refused: &[Refused]) -> Option<String> {
+pub(super) fn note(refused: &[RefusedChange]) -> Option<String> {
     if refused.is_empty() {
         return None;
     }
-    let line = |one: &Refused| format!("`{}` ({})", one.path.display(), one.reason);
+    let line = |one: &RefusedChange| format!("`{}` ({})", one.path.display(), one.reason);
     let mut names: Vec<String> = refused.iter().take(MAX_LISTED).map(line).collect();
     if let Some(more @ 1..) = refused.len().checked_sub(MAX_LISTED) {
         names.push(format!("{more} more"));
@@ -31,7 +31,7 @@ mod tests {
     fn refused_names_are_listed_with_their_reason() {
         assert_eq!(note(&[]), None);
         let refused =
-            |n: usize| Refused { path: format!("/w/{n}").into(), reason: "why".to_owned() };
+            |n: usize| RefusedChange { path: format!("/w/{n}").into(), reason: "why".to_owned() };
         let one = note(&[refused(1)]).unwrap();
         assert!(one.contains("names: `/w/1` (why). Do"), "{one}");
         let six = note(&(1..=6).map(refused).collect::<Vec<_>>()).unwrap();

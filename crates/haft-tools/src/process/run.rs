@@ -12,8 +12,8 @@ use haft_core::{
     host::{HostContext, RunningWork},
 };
 use haft_sandbox::{
-    Command, Exit, ExitReason, ProcessLimits, ProcessResult, ProcessStream, Profile, Running,
-    Sandbox,
+    Command, Exit, ExitReason, ProcessLimits, ProcessResult, ProcessStream, Profile,
+    RunningProcess, Sandbox,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ pub(super) struct Job {
 /// Runs a command until it ends or is stopped.
 pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Masked), Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
-    let command = job.command.deadline(time).keep(cx.max_result_bytes());
+    let command = job.command.deadline(time).keep_bytes(cx.max_result_bytes());
     let Some(busy) = cx.begin_work() else {
         return Err(Failure::new(
             FailureCode::NotRun,
@@ -94,7 +94,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
 
 /// A running command, and the busy mark of its call.
 struct Watched {
-    running: Option<(Running, RunningWork)>,
+    running: Option<(RunningProcess, RunningWork)>,
 }
 
 impl Watched {

@@ -19,7 +19,7 @@ use haft_core::{
     FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict,
     host::HostContext, schemars,
 };
-use haft_sandbox::{Command, Environment, Level, Network, Profile, Reads, Workspace};
+use haft_sandbox::{Command, Environment, Level, Network, Profile, ReadableFiles, Workspace};
 use haft_shell::{CommandEffect, Kind, classify};
 use serde::Deserialize;
 use serde_json::json;
@@ -339,7 +339,7 @@ impl Shell {
                 |path: &PathBuf| !roots.iter().any(|root| path.starts_with(&root.path));
             // The approval showed these names. A symlink in the workspace is not an outside name.
             let shown = files.iter().map(|path| normalize_lexically(path)).filter(is_outside);
-            profile.reads = Reads::Only(shown.chain(programs.directories()).collect());
+            profile.reads = ReadableFiles::Only(shown.chain(programs.directories()).collect());
         }
         profile
     }
@@ -636,16 +636,16 @@ mod tests {
         };
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));
-        assert_eq!(reading.reads, Reads::Everything, "a person was asked about it");
+        assert_eq!(reading.reads, ReadableFiles::Everything, "a person was asked about it");
         assert_eq!(reading.limits.resident, 512 << 20);
         let writing = profile("touch a");
         assert!(writing.limits.resident > 512 << 20);
         assert_eq!((writing.writable().count(), writing.network), (1, Network::Host));
-        assert_eq!(writing.reads, Reads::Everything);
+        assert_eq!(writing.reads, ReadableFiles::Everything);
 
         let shown = |command: &str| match profile(command).reads {
-            Reads::Only(paths) => paths,
-            Reads::Everything => panic!("`{command}` sees everything"),
+            ReadableFiles::Only(paths) => paths,
+            ReadableFiles::Everything => panic!("`{command}` sees everything"),
         };
         for inside in ["ls", "cat a ../b", "grep -r x ..", "cat ../sub/../b"] {
             assert_eq!(shown(inside), Vec::<PathBuf>::new(), "{inside}");

@@ -149,13 +149,14 @@ fn shown(skill: &Skill, cx: &ToolContext) -> String {
 fn files(skill: &Skill, cx: &ToolContext) -> Vec<String> {
     let Ok(Some(workspace)) = open(&skill.root) else { return Vec::new() };
     let limits = WalkLimits { entries: 1_000, ..WalkLimits::default() };
-    let walk = workspace.resolve(&skill.name).and_then(|place| workspace.walk(&place, limits));
+    let walk =
+        workspace.resolve(&skill.name).and_then(|resolved| workspace.walk(&resolved, limits));
     let Ok(walk) = walk else { return Vec::new() };
     let mut names: Vec<String> = walk
         .flatten()
         .filter(|entry| entry.kind() == FileKind::File && !is_denied(entry, cx))
         .filter_map(|entry| {
-            let relative = entry.place().relative().strip_prefix(&skill.name).ok()?;
+            let relative = entry.resolved().relative().strip_prefix(&skill.name).ok()?;
             relative.to_str().map(|name| sanitize(name).text.replace('\n', "<U+000A>"))
         })
         .filter(|name| name != "SKILL.md")
@@ -170,9 +171,9 @@ fn files(skill: &Skill, cx: &ToolContext) -> Vec<String> {
 
 /// Whether a rule denies reading a file, by this name or by another one (hard links).
 fn is_denied(entry: &WalkEntry, cx: &ToolContext) -> bool {
-    let place = entry.place();
-    cx.is_path_denied(Operation::Read, &place.absolute())
+    let resolved = entry.resolved();
+    cx.is_path_denied(Operation::Read, &resolved.absolute())
         || entry.meta().map_or(true, |meta| {
-            paths::other_names(place, &meta, Operation::Read, cx) != OtherNames::Allowed
+            paths::other_names(resolved, &meta, Operation::Read, cx) != OtherNames::Allowed
         })
 }

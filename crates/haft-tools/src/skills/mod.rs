@@ -84,14 +84,14 @@ impl Skills {
     /// untrusted.
     #[must_use]
     pub fn directory(self, path: impl Into<PathBuf>, is_trusted: bool) -> Self {
-        self.directory_if(path, move |_, _| is_trusted)
+        self.directory_with_trust(path, move |_, _| is_trusted)
     }
 
     /// Adds a directory of which each `SKILL.md` is trusted or not, by its path and its content.
     /// The function is asked at every reading: a file that changed since it was trusted grants
     /// nothing.
     #[must_use]
-    pub fn directory_if(
+    pub fn directory_with_trust(
         mut self,
         path: impl Into<PathBuf>,
         trusts: impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static,
@@ -217,7 +217,7 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
     };
     let mut skills = Vec::new();
     for entry in list {
-        let relative = entry.place().relative().to_owned();
+        let relative = entry.resolved().relative().to_owned();
         let Some(name) = relative.to_str().filter(|name| !name.starts_with('.')) else { continue };
         let file = root.path.join(&relative).join("SKILL.md");
         match entry.kind() {
@@ -267,8 +267,8 @@ fn open(path: &Path) -> Result<Option<Workspace>, String> {
 
 /// Reads the `SKILL.md` of a skill; `None` if it has none.
 fn read_skill(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
-    let place = resolve_inside(workspace, name, "SKILL.md");
-    let read = place.and_then(|place| Ok(workspace.read(&place, MAX_SKILL_BYTES)?));
+    let resolved = resolve_inside(workspace, name, "SKILL.md");
+    let read = resolved.and_then(|resolved| Ok(workspace.read(&resolved, MAX_SKILL_BYTES)?));
     let bytes = match read {
         Ok(bytes) => bytes,
         Err(error) if error.is_missing => return Ok(None),
@@ -303,9 +303,9 @@ fn resolve_inside(
     if Path::new(path).is_absolute() {
         return Err(outside());
     }
-    let place = workspace.resolve(Path::new(skill).join(path))?;
-    if !place.relative().starts_with(skill) || place.relative() == Path::new(skill) {
+    let resolved = workspace.resolve(Path::new(skill).join(path))?;
+    if !resolved.relative().starts_with(skill) || resolved.relative() == Path::new(skill) {
         return Err(outside());
     }
-    Ok(place)
+    Ok(resolved)
 }

@@ -24,8 +24,8 @@ use super::{
     saved::{OpenTurn, SavedRun},
 };
 use crate::{
-    memory_size::memory_size_of, registry::ToolSnapshot, run::Run, text::estimate_tokens,
-    tool_result::ToolResult,
+    instructions, memory_size::memory_size_of, registry::ToolSnapshot, run::Run,
+    text::estimate_tokens, tool_result::ToolResult,
 };
 
 /// The ids of all calls of a conversation.
@@ -103,6 +103,7 @@ impl Conversation {
         conversation.usage = saved.usage;
         conversation.text = saved.text;
         conversation.run.load_tools(&saved.loaded);
+        instructions::restore(conversation.run.shared(), &saved.instructions);
         conversation.labels = saved.labels;
         conversation.tools = saved.tools;
         conversation.open = saved.open;
@@ -283,6 +284,7 @@ impl Conversation {
             usage,
             labels: self.labels.clone(),
             loaded: self.run.loaded_tools(),
+            instructions: instructions::loaded_ids(self.run.shared()),
         }
     }
 
@@ -311,7 +313,7 @@ fn past_result(id: CallId, name: ToolName, result: &ToolResult) -> PastResult {
         }
         _ => vec![ContentPart::text(result.model_text())],
     };
-    PastResult { id, name: Some(name), parts, is_error: result.is_error(), own: None }
+    PastResult { id, name: Some(name), parts, is_error: result.is_error(), provider_fields: None }
 }
 
 fn part_of(block: Block) -> ContentPart {
@@ -319,8 +321,8 @@ fn part_of(block: Block) -> ContentPart {
         Block::Text { text } => ContentPart::text(text),
         Block::Json { json } => ContentPart::Json(json),
         Block::Image { data, media_type } | Block::Audio { data, media_type } => {
-            let media = Media { media_type, at: MediaSource::Base64(data), name: None };
-            ContentPart::Media { media, own: None }
+            let media = Media { media_type, source: MediaSource::Base64(data), name: None };
+            ContentPart::Media { media, provider_fields: None }
         }
         Block::Link { .. } => ContentPart::text(haft_dialect::block_text(&block)),
     }

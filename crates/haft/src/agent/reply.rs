@@ -175,8 +175,8 @@ impl Reply {
         self.log(|| ModelPiece::Text { text: text.to_owned() });
         self.events.emit(|| AgentEvent::Text { text: text.to_owned() });
         match self.parts.last_mut() {
-            Some(AssistantPart::Part(ContentPart::Text { text: own, own: None })) => {
-                own.push_str(text);
+            Some(AssistantPart::Part(ContentPart::Text { text: last, provider_fields: None })) => {
+                last.push_str(text);
             }
             _ => self.parts.push(ContentPart::text(text).into()),
         }

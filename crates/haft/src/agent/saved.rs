@@ -50,6 +50,9 @@ pub struct SavedRun {
     /// The deferred tools that the run has loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<ToolName>,
+    /// The instructions that the run has loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
 }
 
 /// A message of the model whose calls are not all answered.

@@ -62,7 +62,7 @@ pub struct ResultPage {
     /// The text.
     pub text: String,
     /// A one-line description of it.
-    pub what: String,
+    pub summary: String,
     /// Where to continue; `None` at the end.
     pub next: Option<ResultPosition>,
 }
@@ -246,14 +246,14 @@ fn lines(
     }
     let text = String::from_utf8_lossy(&taken).into_owned();
     let last = if at.column == 1 && at.line > start.line { at.line - 1 } else { at.line };
-    let what = match (text.is_empty(), start.column) {
+    let summary = match (text.is_empty(), start.column) {
         (true, _) => format!("no such line: it has {of} lines"),
         (false, 1) => format!("lines {} to {last} of {of}", start.line),
         (false, column) => {
             format!("lines {} (from character {column}) to {last} of {of}", start.line)
         }
     };
-    Ok(ResultPage { text, what, next })
+    Ok(ResultPage { text, summary, next })
 }
 
 fn skip_lines(from: &mut impl BufRead, mut lines: u64) -> io::Result<()> {
@@ -389,12 +389,12 @@ impl Search {
             }
             number += u64::from(is_end);
         }
-        let what = match self.offset {
+        let summary = match self.offset {
             0 | 1 if found == 0 => "no line matches".to_owned(),
             0 | 1 => format!("{shown} of {found} matching lines"),
             from => format!("{shown} of {found} matching lines from line {from} on"),
         };
-        Ok(ResultPage { text, what, next })
+        Ok(ResultPage { text, summary, next })
     }
 }
 
@@ -439,5 +439,5 @@ fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
     } else {
         format!("`{}`", shortened(pointer, 100))
     };
-    ResultPage { text, what: format!("{at}: {what}"), next: None }
+    ResultPage { text, summary: format!("{at}: {what}"), next: None }
 }

@@ -400,12 +400,15 @@ mod reading {
     fn lines_are_counted_from_one() {
         let artifact = kept("a\nb\nc\nd\n", TEXT);
         let page = artifact.read(&lines(2, 1, 2), 100).unwrap();
-        assert_eq!((page.text.as_str(), page.what.as_str()), ("b\nc\n", "lines 2 to 3 of 4"));
+        assert_eq!((page.text.as_str(), page.summary.as_str()), ("b\nc\n", "lines 2 to 3 of 4"));
         assert_eq!(page.next, Some(ResultPosition { line: 4, column: 1 }));
         let page = artifact.read(&lines(4, 1, 9), 100).unwrap();
         assert_eq!((page.text.as_str(), page.next), ("d\n", None));
         let page = artifact.read(&lines(9, 1, 9), 100).unwrap();
-        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "no such line: it has 4 lines"));
+        assert_eq!(
+            (page.text.as_str(), page.summary.as_str()),
+            ("", "no such line: it has 4 lines")
+        );
     }
 
     #[test]
@@ -417,13 +420,13 @@ mod reading {
             page.text,
             "4- line 4\n5: line 5\n6- line 6\n--\n14- line 14\n15: line 15\n16- line 16\n"
         );
-        assert_eq!(page.what, "2 of 10 matching lines");
+        assert_eq!(page.summary, "2 of 10 matching lines");
         assert_eq!(page.next, Some(ResultPosition { line: 25, column: 1 }));
         let page = artifact.read(&find("(?i)LINE 9\\d", 0, 96, 50), 1_000).unwrap();
-        assert_eq!(page.what, "4 of 4 matching lines from line 96 on");
+        assert_eq!(page.summary, "4 of 4 matching lines from line 96 on");
         assert_eq!(page.text.lines().count(), 4);
         let page = artifact.read(&find("nothing", 0, 1, 50), 1_000).unwrap();
-        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "no line matches"));
+        assert_eq!((page.text.as_str(), page.summary.as_str()), ("", "no line matches"));
         let bad = artifact.read(&find("(", 0, 1, 1), 100).unwrap_err();
         assert_eq!(
             bad.to_string(),
@@ -444,7 +447,7 @@ mod reading {
         let list: serde_json::Value = (0..10_000).collect();
         let artifact = kept(&list.to_string(), JSON);
         let page = artifact.read(&ResultQuery::Pointer("/77".to_owned()), 100).unwrap();
-        assert_eq!((page.text.as_str(), page.what.as_str()), ("77", "`/77`: all of it"));
+        assert_eq!((page.text.as_str(), page.summary.as_str()), ("77", "`/77`: all of it"));
         let page = artifact.read(&ResultQuery::Pointer(String::new()), 200).unwrap();
         assert!(page.text.chars().count() <= 200 && page.text.contains("more items"));
         assert!(serde_json::from_str::<serde_json::Value>(&page.text).is_ok());

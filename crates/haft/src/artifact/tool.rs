@@ -154,7 +154,7 @@ fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
 fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String {
     let id = artifact.facts().id;
     let end = if page.text.is_empty() || page.text.ends_with('\n') { "" } else { "\n" };
-    let mut text = format!("{}{end}[{id}: {}", page.text, page.what);
+    let mut text = format!("{}{end}[{id}: {}", page.text, page.summary);
     match (page.next, query) {
         (None, _) => {}
         (Some(ResultPosition { line, .. }), ResultQuery::Pattern { .. }) => {

@@ -433,7 +433,8 @@ fn take_in(
     };
     let returned = caught(|| entry.body().profile(entry.declared().clone(), &args, &cx));
     // FAIL CLOSED: if the profile function panics, the profile is the strictest one.
-    let profile = returned.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
+    let profile =
+        returned.map(CallProfile::normalized).unwrap_or_else(|_| CallProfile::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let (added, verdict) = (None, Verdict::deny("it is not authorized"));

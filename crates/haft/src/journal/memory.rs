@@ -150,8 +150,8 @@ impl MemoryJournal {
         let records = slots.map(|slot| slot.record(self.output > 0));
         let wanted = |record: &ExecutionRecord| query.matches(record);
         let found = match query.is_oldest_first {
-            true => records.filter(wanted).take(query.most()).collect(),
-            false => records.rev().filter(wanted).take(query.most()).collect(),
+            true => records.filter(wanted).take(query.max_records()).collect(),
+            false => records.rev().filter(wanted).take(query.max_records()).collect(),
         };
         let redactors = ring.redactors.clone();
         drop(ring);

@@ -273,7 +273,7 @@ impl RecordQuery {
 
     /// Returns the maximum number of records.
     #[must_use]
-    pub fn most(&self) -> usize {
+    pub fn max_records(&self) -> usize {
         self.limit
     }
 

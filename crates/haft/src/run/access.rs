@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haft_core::{Scope, ToolName};
+use haft_core::{Scope, SharedMap, ToolName};
 
 use super::{Inner, Ledger, Run};
 
@@ -15,6 +15,11 @@ impl Run {
     /// Returns the facts of the run.
     pub(crate) fn scope(&self) -> &Scope {
         &self.0.base
+    }
+
+    /// Returns the values that calls of the run share.
+    pub(crate) fn shared(&self) -> &SharedMap {
+        &self.0.base.shared
     }
 
     /// Returns the hierarchical number of the run.

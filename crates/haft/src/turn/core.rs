@@ -13,7 +13,7 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, HardLinked,
+    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, HardLinkedFile,
     Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope, Secret, StopReason,
     ToolCall, ToolContext, ToolName,
     host::{Host, HostContext, PathRules, TaskSlot},
@@ -399,7 +399,7 @@ impl Host for TurnCore {
 
     fn defer(&self, cx: &ToolContext, summary: &str) -> Result<Option<TaskSlot>, Failure> {
         let task = self.task(cx, summary)?;
-        Ok(task.map(|(task, place)| TaskSlot { task, place: Box::new(place) }))
+        Ok(task.map(|(task, place)| TaskSlot { task, reservation: Box::new(place) }))
     }
 
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
@@ -442,7 +442,7 @@ impl PathRules for TurnCore {
         _cx: &ToolContext,
         doing: Operation,
         path: &Path,
-        file: &HardLinked,
+        file: &HardLinkedFile,
     ) -> OtherNames {
         let rules = self.inner.policy.file_rules();
         rules.map_or(OtherNames::Allowed, |r| r.other_names(doing, path, file, &self.scope))

@@ -363,9 +363,9 @@ fn forget_ids(response: &mut Value) {
 /// A conversation with everything that a transcript can hold and every provider supports in some
 /// form.
 fn full_transcript() -> Transcript {
-    let media = |media_type: &str, at: MediaSource, name: Option<&str>| ContentPart::Media {
-        media: Media { media_type: media_type.into(), at, name: name.map(Into::into) },
-        own: None,
+    let media = |media_type: &str, source: MediaSource, name: Option<&str>| ContentPart::Media {
+        media: Media { media_type: media_type.into(), source, name: name.map(Into::into) },
+        provider_fields: None,
     };
     let here = || MediaSource::Base64(PIXEL.into());
     let mut pictured = PastResult::new("b", "two things");

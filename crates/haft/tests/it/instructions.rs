@@ -3,10 +3,11 @@
 
 use haft::{
     FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
-    agent::{Agent, Runner, ScriptedModel},
+    agent::{Agent, DeferredApprovals, RunStatus, Runner, SavedRun, ScriptedModel},
+    approval::ApprovalResponse,
     instructions::{InstructionSet, Instructions},
-    policy::AllowAll,
-    tool::DynTool,
+    policy::{AllowAll, ToolNameGuard},
+    tool::{CallId, DynTool},
 };
 use serde_json::json;
 
@@ -73,6 +74,49 @@ async fn other_calls_of_the_message_are_answered_with_instructions_changed() {
     assert_eq!(results[3].failure().unwrap().code(), FailureCode::NotOffered);
     let next = calls(&run, &["look", "note"]).await;
     assert!(next.iter().all(|result| result.failure().is_none()), "only that message");
+}
+
+#[tokio::test]
+async fn load_that_changes_nothing_stops_no_call() {
+    let run = runtime().run();
+    assert!(calls(&run, &["load_instructions"]).await[0].failure().is_none());
+    let again = calls(&run, &["load_instructions", "look", "note"]).await;
+    assert!(again.iter().all(|result| result.failure().is_none()), "a repetition");
+
+    let registry = ToolRegistry::builder().add(set()).add(quick(write("note"))).build().unwrap();
+    let denied = Runtime::builder().registry(registry).policy(AllowAll).hook(set());
+    let denied = denied.guard(ToolNameGuard::new().deny(["load_instructions"])).build().unwrap();
+    let run = denied.run();
+    let results = calls(&run, &["load_instructions", "note"]).await;
+    assert_eq!(results[0].failure().unwrap().code(), FailureCode::Denied);
+    assert!(results[1].failure().is_none(), "nothing was loaded");
+    assert!(!offered(&run).await.contains(&"refund".to_owned()));
+}
+
+#[tokio::test]
+async fn saved_run_keeps_its_instructions() {
+    let script = |answer: &str| {
+        let load = r#"{"calls": [{"id": "l", "name": "load_instructions", "arguments": {"id": "refunds"}}]}"#;
+        let note = r#"{"calls": [{"id": "n", "name": "note", "arguments": {}}]}"#;
+        let refund = r#"{"expect": {"tools": ["refund"]}, "calls": [{"id": "r", "name": "refund", "arguments": {}}]}"#;
+        let text = format!("{load}\n{note}\n{refund}\n{{\"text\": \"{answer}\"}}");
+        Agent::new("clerk", ScriptedModel::parse(&text).unwrap())
+    };
+    let registry = || ToolRegistry::builder().add(set()).add(quick(write("note"))).build().unwrap();
+    let runner = || {
+        let later = DeferredApprovals::new();
+        let runtime = Runtime::builder().registry(registry()).hook(set());
+        let runtime = runtime.approver(later.clone()).build().unwrap();
+        Runner::new(runtime).deferred_approvals(later)
+    };
+    let waiting = runner().run(&script("x"), "Refund it.").await.unwrap();
+    assert_eq!(waiting.state, RunStatus::Waiting, "{}", waiting.reason);
+    let saved = SavedRun::from_json(&waiting.saved.unwrap().to_json()).unwrap();
+    assert_eq!(saved.instructions, ["refunds"]);
+    let answers = [(CallId::from("n"), ApprovalResponse::allow())];
+    let next = runner().resume(&script("x"), saved, answers).await.unwrap();
+    assert_eq!(next.state, RunStatus::Waiting, "{}", next.reason);
+    assert_eq!(next.pending[0].tool.as_str(), "refund", "it is offered after the resume");
 }
 
 #[tokio::test]

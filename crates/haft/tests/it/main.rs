@@ -48,6 +48,7 @@ mod tool_search;
 mod dialects;
 mod docs;
 mod tidy;
+mod tidy_names;
 #[allow(dead_code, reason = "shared with the tests of the dialects, which use all of it")]
 #[path = "../../../haft-dialect/tests/it/script.rs"]
 mod script;

@@ -61,7 +61,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Returns all Rust and Markdown files of the workspace with their text, by relative path.
-fn files() -> Vec<(String, String)> {
+pub(crate) fn files() -> Vec<(String, String)> {
     let root = root();
     let mut open = vec![root.clone()];
     let mut files = Vec::new();

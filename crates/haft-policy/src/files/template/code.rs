@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: at most [`MAX_VARIANTS`] commands are checked; a template with more is refused.
 
-use haft_shell::{CodeSource, Command};
+use haft_shell::{CodeSource, SimpleCommand};
 
 use super::{Group, Piece, Placeholder, Template, Values, Word, Wrong};
 
@@ -240,9 +240,9 @@ impl Template {
 }
 
 impl Variant {
-    fn command(&self) -> Command {
+    fn command(&self) -> SimpleCommand {
         let words = self.words.iter().map(|(text, _)| haft_shell::Word::text(&**text)).collect();
-        Command { words, ..Command::default() }
+        SimpleCommand { words, ..SimpleCommand::default() }
     }
 }
 

@@ -584,7 +584,7 @@ fn suggestion_is_never_wider_than_reported() {
         assert!(found.is_empty(), "{command}: {found:?}");
     }
     let found = rules.suggest(&[recorded("mv * a"), recorded("mv * b")]);
-    assert!(found.iter().all(|s| !s.also.is_empty()), "{found:?}");
+    assert!(found.iter().all(|s| !s.also_allows.is_empty()), "{found:?}");
 }
 
 #[test]

@@ -13,12 +13,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::protected_names::{Change, Protected, is_move_allowed, is_spelling_of};
+use haft_core::protected_names::{Change, ProtectedNames, is_move_allowed, is_spelling_of};
 use rustix::io::Errno;
 
 use super::super::SetupError;
 use crate::{
-    DeniedNames, GitDirectory, Profile, Refused, Root,
+    DeniedNames, GitDirectory, Profile, RefusedChange, Root,
     workspace::{NAMED_BY_GIT, NamedFiles},
 };
 
@@ -38,7 +38,7 @@ const DENIED: &str = "a rule denies it";
 
 /// The refusals of one command, shared with the process that reports them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<Refused>>>);
+pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<RefusedChange>>>);
 
 impl Refusals {
     fn add(&self, path: &Path, reason: &str) {
@@ -46,11 +46,11 @@ impl Refusals {
         let path = PathBuf::from(path.to_string_lossy().into_owned());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < MAX_REFUSALS && list.iter().all(|known| known.path != path) {
-            list.push(Refused { path, reason: reason.to_owned() });
+            list.push(RefusedChange { path, reason: reason.to_owned() });
         }
     }
 
-    pub(in crate::helper) fn take(&self) -> Vec<Refused> {
+    pub(in crate::helper) fn take(&self) -> Vec<RefusedChange> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -60,10 +60,10 @@ pub(in crate::helper) struct Names {
     roots: Vec<(PathBuf, Option<GitDirectory>)>,
     /// Targets of protected names that are symlinks.
     targets: Vec<PathBuf>,
-    protected: Protected,
+    protected: ProtectedNames,
     exceptions: Vec<String>,
     /// Names that the configuration of git protects, by directory.
-    named: RefCell<HashMap<PathBuf, Option<Arc<Protected>>>>,
+    named: RefCell<HashMap<PathBuf, Option<Arc<ProtectedNames>>>>,
     denied: DeniedNames,
     /// Where modes may be changed if no mounts limit it: the roots and the temporary directory.
     modes: Option<Vec<PathBuf>>,
@@ -83,7 +83,7 @@ impl Names {
                 .map(|root| (root.path.clone(), profile.git_directory(root).cloned()))
                 .collect(),
             targets: targets(profile),
-            protected: Protected::new(&profile.protected, exceptions(profile)),
+            protected: ProtectedNames::new(&profile.protected, exceptions(profile)),
             exceptions: exceptions(profile),
             named: RefCell::default(),
             denied: DeniedNames::new(&profile.denied.new).map_err(SetupError::profile)?,
@@ -167,7 +167,7 @@ impl Names {
     ///
     /// They are read once: the command cannot change the configuration, and a moved directory
     /// empties the cache. A command with exceptions may change it, so nothing is cached then.
-    fn named_by_git(&self, root: &Path, directory: &Path) -> Option<Arc<Protected>> {
+    fn named_by_git(&self, root: &Path, directory: &Path) -> Option<Arc<ProtectedNames>> {
         if !self.exceptions.is_empty() {
             return self.find_named(root, directory);
         }
@@ -187,9 +187,9 @@ impl Names {
         found
     }
 
-    fn find_named(&self, root: &Path, directory: &Path) -> Option<Arc<Protected>> {
+    fn find_named(&self, root: &Path, directory: &Path) -> Option<Arc<ProtectedNames>> {
         let NamedFiles { names, .. } = NamedFiles::find(root, directory);
-        (!names.is_empty()).then(|| Arc::new(Protected::new(names, &self.exceptions)))
+        (!names.is_empty()).then(|| Arc::new(ProtectedNames::new(names, &self.exceptions)))
     }
 
     /// Forgets where repositories are, because a directory was moved.

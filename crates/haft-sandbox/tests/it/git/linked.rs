@@ -9,7 +9,9 @@ use std::{
 use haft_core::{Capabilities, Capability};
 use haft_sandbox::{Access, Profile, Workspace};
 
-use super::matrix::{Expected, Fails, Prints, Row, compare, has_git, host, inside, protected, row};
+use super::matrix::{
+    ExpectedResult, Fails, Prints, Row, compare, has_git, host, inside, protected, row,
+};
 use crate::kit::*;
 
 /// Creates a workspace that is a worktree of `outside/repo`. Returns it and the git directory of
@@ -60,7 +62,7 @@ fn profile(fixture: &Fixture, exceptions: &[&str]) -> Profile {
 
 /// The scripts find the git directory of the repository in `$common`.
 const COMMON: &str = "common=$(realpath \"$(git rev-parse --git-common-dir)\")";
-const DENIED: Expected = Fails("ermission denied");
+const DENIED: ExpectedResult = Fails("ermission denied");
 const REBASE: &[&str] = &["./.git/rebase-merge", "./.git/rebase-apply"];
 
 const WORK: &[Row] = &[
@@ -226,7 +228,7 @@ async fn read_only_command_reads_the_repository_of_a_linked_worktree_and_changes
         let (fixture, git) = linked();
         let before = snapshot(&git);
         let mut profile = profile(&fixture, &[]).read_only();
-        profile.reads = haft_sandbox::Reads::Only(Vec::new());
+        profile.reads = haft_sandbox::ReadableFiles::Only(Vec::new());
         let script = "export GIT_OPTIONAL_LOCKS=0; git status --porcelain; git log --format=%s main
             git commit -q --allow-empty -m x 2> /dev/null || echo no";
         let ended = inside(&sandbox, profile, script).await;

@@ -8,7 +8,7 @@ use std::{
     process::Command as Host,
 };
 
-use haft_core::protected_names::{Protected, Protection};
+use haft_core::protected_names::{ProtectedNames, Protection};
 use haft_sandbox::{Command, ProcessResult, Profile, Sandbox};
 
 use crate::kit::*;
@@ -29,25 +29,25 @@ pub(super) struct Row {
     /// Protected names that it may change.
     pub(super) exceptions: &'static [&'static str],
     /// The expected result, in every tier.
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedResult,
 }
 
 /// The expected result of a script.
 #[derive(Clone, Copy)]
-pub(super) enum Expected {
+pub(super) enum ExpectedResult {
     /// Exit code 0 and exactly this standard output.
     Prints(&'static str),
     /// Another exit code, and standard error contains this. No protected name has changed.
     Fails(&'static str),
 }
-pub(super) use Expected::{Fails, Prints};
+pub(super) use ExpectedResult::{Fails, Prints};
 
 /// A row that needs no exception.
 pub(super) const fn row(
     name: &'static str,
     setup: &'static str,
     script: &'static str,
-    expected: Expected,
+    expected: ExpectedResult,
 ) -> Row {
     Row { name, setup, script, exceptions: &[], expected }
 }
@@ -114,7 +114,7 @@ fn copy(first: &Fixture) -> Fixture {
 
 /// Returns the protected files below a directory, except those that a row may change.
 pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathBuf, String> {
-    let names = Protected::new(Protected::standard().names().to_vec(), exceptions);
+    let names = ProtectedNames::new(ProtectedNames::standard().names().to_vec(), exceptions);
     let all = snapshot(directory).into_iter();
     all.filter(|(path, _)| {
         let below = path.strip_prefix(directory).unwrap();
@@ -139,7 +139,7 @@ pub(super) async fn inside(sandbox: &Sandbox, profile: Profile, script: &str) ->
 }
 
 /// Compares the result of a command with the table. Returns the difference.
-pub(super) fn compare(expected: Expected, ended: &ProcessResult) -> Option<String> {
+pub(super) fn compare(expected: ExpectedResult, ended: &ProcessResult) -> Option<String> {
     let (text, error) = (out(ended), err(ended));
     let is_right = match expected {
         Prints(wanted) => ended.is_success() && text == wanted,

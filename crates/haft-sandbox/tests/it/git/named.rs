@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use haft_core::protected_names::Protected;
+use haft_core::protected_names::ProtectedNames;
 use haft_sandbox::{PathErrorKind, Replace, Workspace};
 
 use super::matrix::{has_git, host, repository};
@@ -56,10 +56,10 @@ const NAMED: &[(&str, &str)] = &[
 ];
 
 fn write(workspace: &Workspace, file: &str) -> Result<(), PathErrorKind> {
-    let place = workspace.resolve(file).unwrap();
-    let parent = place.parent().unwrap();
+    let resolved = workspace.resolve(file).unwrap();
+    let parent = resolved.parent().unwrap();
     workspace.make_directory(&parent).map_err(|e| e.cause())?;
-    workspace.write(&place, b"x", Replace::Always).map(drop).map_err(|e| e.cause())
+    workspace.write(&resolved, b"x", Replace::Always).map(drop).map_err(|e| e.cause())
 }
 
 #[tokio::test]
@@ -75,8 +75,8 @@ async fn file_tools_and_commands_protect_the_same_files_that_git_configuration_n
         for (named, free) in NAMED {
             let before = fs::read(fixture.inside.join(named)).ok();
             assert_eq!(write(&workspace, named), Err(PathErrorKind::Protected), "{named}");
-            let place = workspace.resolve(named).unwrap();
-            let reason = workspace.protection(&place).unwrap();
+            let resolved = workspace.resolve(named).unwrap();
+            let reason = workspace.protection(&resolved).unwrap();
             assert!(reason.contains("git"), "{named}: {reason}");
             let script = format!(
                 "mkdir -p $(dirname {named}); echo x >> {named}; rm -f {named}; echo x > new; mv new {named}
@@ -144,7 +144,7 @@ fn workspace_below_the_top_of_a_repository_obeys_its_configuration() {
 #[test]
 fn names_with_a_leading_dot_hold_at_the_root_only() {
     use haft_core::protected_names::Protection::{Contains, Protected as Kept, Unprotected};
-    let names = Protected::new(["./a/b", "c"], [] as [&str; 0]);
+    let names = ProtectedNames::new(["./a/b", "c"], [] as [&str; 0]);
     for (path, standing) in [
         ("a/b", Kept),
         ("A/B/x", Kept),

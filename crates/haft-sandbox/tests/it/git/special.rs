@@ -2,7 +2,8 @@
 //! concurrent work on the host.
 
 use super::matrix::{
-    CONFIG, Expected, Fails, Prints, Row, check, compare, has_git, host, inside, repository, row,
+    CONFIG, ExpectedResult, Fails, Prints, Row, check, compare, has_git, host, inside, repository,
+    row,
 };
 use crate::kit::*;
 
@@ -18,7 +19,7 @@ const ABSENT: &str = "git init -q -b main lib.log
 const NEW: &str =
     "git init -q -b main lib.log; cd lib.log; echo l > l; git add l; git commit -q -m lib";
 const ADD: &[&str] = &["./.git/config", "./.git/modules", "./lib/.git"];
-const DENIED: Expected = Fails("ermission denied");
+const DENIED: ExpectedResult = Fails("ermission denied");
 
 const SUBMODULES: &[Row] = &[
     row(

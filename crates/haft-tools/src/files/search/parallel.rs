@@ -112,7 +112,7 @@ impl ParallelSearch {
         while !shared.enough.load(Ordering::Relaxed) && !cx.is_cancelled() {
             let Some((batch, entries)) = lock(&shared.batches).next() else { return };
             let search = |entry: &WalkEntry| {
-                let found = self.search(&mut searcher, entry.open(), entry.place(), cx);
+                let found = self.search(&mut searcher, entry.open(), entry.resolved(), cx);
                 let is_news = found.matches > 0 || found.outcome != Outcome::Searched;
                 is_news.then_some(found)
             };

@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use haft_core::{
     Effect, Effects, ToolContext,
     host::HostContext,
-    protected_names::{Protected, Protection},
+    protected_names::{ProtectedNames, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
-use haft_shell::{Command, Kind, RedirectKind, Word, classify};
+use haft_shell::{Kind, RedirectKind, SimpleCommand, Word, classify};
 
 use self::git_writes::{
     Changed::{self, InGit, NewRepository, Submodule, Worktree},
@@ -94,7 +94,7 @@ impl Shell {
     ) -> impl Iterator<Item = Exception> + 'a {
         let places =
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
-        let names = Protected::standard();
+        let names = ProtectedNames::standard();
         let listed = places.filter(move |resolved| {
             names.at(resolved.base()).protection(resolved.relative()) == Protection::Protected
         });
@@ -126,7 +126,7 @@ const CHANGES_DIRECTORY: &[&str] =
 /// command changes the directory.
 fn redirect_targets(text: &str) -> Option<Vec<String>> {
     let script = haft_shell::parse(text).ok()?;
-    let stays = |command: &Command| match command.words.first() {
+    let stays = |command: &SimpleCommand| match command.words.first() {
         Some(word) => word.literal().is_some_and(|name| !CHANGES_DIRECTORY.contains(&name)),
         None => true,
     };
@@ -188,7 +188,7 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
 }
 
 /// Returns the words of a command without redirections and assignments.
-fn literal_words(command: &Command) -> Option<Vec<&str>> {
+fn literal_words(command: &SimpleCommand) -> Option<Vec<&str>> {
     if !command.redirects.is_empty() || !command.assignments.is_empty() {
         return None;
     }

@@ -12,7 +12,7 @@ use std::{
 
 use haft::{
     FailureCode, Runtime, ToolCall, ToolRegistry,
-    host::{DeniedPaths, DeniedPathsUnknown, HardLinked, OtherNames},
+    host::{DeniedPaths, DeniedPathsUnknown, HardLinkedFile, OtherNames},
     policy::{
         Decision, FileRules, PathBase, Pattern, Policy, PolicyContext, PolicyRequest, Rule, Rules,
         Verdict,
@@ -298,7 +298,13 @@ impl FileRules for Stopping {
         false
     }
 
-    fn other_names(&self, _: Operation, _: &Path, _: &HardLinked, _: &Arc<Scope>) -> OtherNames {
+    fn other_names(
+        &self,
+        _: Operation,
+        _: &Path,
+        _: &HardLinkedFile,
+        _: &Arc<Scope>,
+    ) -> OtherNames {
         OtherNames::Allowed
     }
 
