@@ -24,23 +24,18 @@ pub(crate) fn find(setup: &Setup) -> Skills {
     let mut skills = Skills::new();
     for directory in setup.site.directories() {
         for name in PROJECT_DIRECTORIES {
-            let path = directory.join(name);
-            match is_inside(&path, &setup.site.root) {
-                Some(true) if setup.is_trusted => {
-                    skills = skills.directory_with_trust(path, setup.site.covers_content());
-                }
-                Some(true) => skills = skills.directory(path, false),
-                Some(false) => setup.note(format!(
-                    "`{}` is a symlink out of the project, so its skills are not read",
-                    path.display()
-                )),
-                None => {}
-            }
+            // A directory that is created later counts from then on.
+            let (path, root) = (directory.join(name), &setup.site.root);
+            skills = if setup.is_trusted {
+                skills.directory_of_project(path, root, setup.site.covers_content())
+            } else {
+                skills.directory_of_project(path, root, |_, _| false)
+            };
         }
     }
     if let Some(home) = setup.site.home() {
         let path = home.join(USER_DIRECTORY);
-        if path.is_dir() && !path.starts_with(&setup.site.root) {
+        if !path.starts_with(&setup.site.root) {
             skills = skills.directory(path, true);
         }
     }
@@ -57,7 +52,10 @@ pub(crate) fn is_inside(path: &Path, root: &Path) -> Option<bool> {
 /// Prints what is wrong with skills.
 pub(crate) fn note_findings(skills: &Skills, setup: &Setup) {
     for finding in skills.findings() {
-        setup.note(format!("skill left out: {finding}"));
+        setup.note(match finding.is_about_directory {
+            true => format!("skills: {finding}"),
+            false => format!("skill left out: {finding}"),
+        });
     }
 }
 

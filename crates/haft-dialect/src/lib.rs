@@ -8,6 +8,7 @@
 //! INVARIANT: no other crate knows a provider's JSON.
 
 mod options;
+mod output_format;
 mod toolset;
 mod tools;
 mod wire;
@@ -26,7 +27,7 @@ pub use self::{
     toolset::ToolExport,
     wire::{
         DecodedResponse, ModelResponse, OpeningMarker, RenderResult, ReplyContext, ResponseDecoder,
-        ResultBlock, ResultContent, StreamPiece, TokenCounts, block_text,
+        ResultBlock, ResultContent, StreamPiece, StreamStart, TokenCounts, block_text,
     },
 };
 

@@ -1,7 +1,8 @@
 //! One model call: sends the request, again after failures that may pass, and reads the response.
 //!
 //! In: the body of a request. Out: the message in a reply. Every wait has a timeout; dropping the
-//! future closes the connection. A response that has begun is never requested again.
+//! future closes the connection. A response whose content has begun is never requested again; an
+//! error event before it counts as the status that it replaces.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use haft::{
     Error,
     agent::{ModelRequest, Reply},
+    dialect::StreamStart,
     turn::StopReason,
 };
 use reqwest::{
@@ -18,12 +20,14 @@ use reqwest::{
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{backoff, failed::FailedAttempt, model::ProviderModel};
+use crate::{Provider, backoff, failed::FailedAttempt, model::ProviderModel};
 
 /// The longest response that is read whole. The decoders of streams have the same limit.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 /// The longest body of an error that is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+/// The most bytes of a stream that are read before its content begins.
+const MAX_START_BYTES: usize = 64 << 10;
 /// How long the body of an error may take.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,6 +39,10 @@ impl ProviderModel {
     pub fn body(&self, request: &ModelRequest<'_>) -> Result<Map<String, Value>, Error> {
         let of = &*self.inner;
         let mut body = request.body(of.provider.dialect())?;
+        // Servers that constrain the output to a schema call no tool then.
+        if of.provider == Provider::Compatible && !request.tools.exported_tools().is_empty() {
+            body.remove("response_format");
+        }
         of.provider.complete(&mut body, &of.name, request.max_tokens, of.is_streaming);
         for (key, value) in &of.extra {
             merge(body.entry(key.as_str()).or_insert(Value::Null), value);
@@ -51,8 +59,8 @@ impl ProviderModel {
         let body = Bytes::from(serde_json::to_vec(&self.body(&request)?).unwrap_or_default());
         let total = of.timeouts.total;
         let asked = timeout(total, async {
-            let response = self.send(body, Instant::now() + total).await?;
-            self.read(response, reply).await
+            let opened = self.send(body, Instant::now() + total).await?;
+            self.read(opened, reply).await
         });
         match asked.await {
             Ok(ended) => ended.map_err(|error| of.about.redacted(error)),
@@ -61,12 +69,12 @@ impl ProviderModel {
     }
 
     /// Sends the request until there is a response that is a success.
-    async fn send(&self, body: Bytes, until: Instant) -> Result<Response, Error> {
+    async fn send(&self, body: Bytes, until: Instant) -> Result<Opened, Error> {
         let of = &*self.inner;
         let mut attempts = 0;
         loop {
             let failed = match self.attempt(body.clone()).await {
-                Ok(response) => return Ok(response),
+                Ok(opened) => return Ok(opened),
                 Err(failed) => failed,
             };
             attempts += 1;
@@ -88,7 +96,7 @@ impl ProviderModel {
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<Response, FailedAttempt> {
+    async fn attempt(&self, body: Bytes) -> Result<Opened, FailedAttempt> {
         let of = &*self.inner;
         let accepted = if of.is_streaming { "text/event-stream" } else { "application/json" };
         let request = of.client.post(of.url.clone()).header(ACCEPT, accepted).body(body);
@@ -98,7 +106,7 @@ impl ProviderModel {
             Ok(Ok(response)) => response,
         };
         if response.status() == StatusCode::OK {
-            return Ok(response);
+            return self.open(response).await;
         }
         let status = response.status();
         let headers = response.headers().clone();
@@ -109,41 +117,61 @@ impl ProviderModel {
         Err(of.about.status(status, location, &body, wait))
     }
 
-    /// Reads a response that is a success.
-    async fn read(&self, response: Response, reply: &mut Reply) -> Result<StopReason, Error> {
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let kind = kind.unwrap_or_default().to_ascii_lowercase();
-        // Some servers ignore that a stream was requested.
-        if kind.starts_with("text/event-stream") {
-            self.read_stream(response, reply).await
-        } else if kind.starts_with("application/json") {
-            self.read_whole(response, reply).await
-        } else if kind.starts_with("text/html") || kind.starts_with("application/xml") {
-            Err(self.inner.about.not_the_api(&kind))
-        } else if self.inner.is_streaming {
-            self.read_stream(response, reply).await
-        } else {
-            self.read_whole(response, reply).await
+    /// Reads the start of a stream, up to its content.
+    async fn open(&self, mut response: Response) -> Result<Opened, FailedAttempt> {
+        let of = &*self.inner;
+        let format = Format::of(&response, of.is_streaming);
+        let mut opened = Vec::new();
+        while format == Format::Stream && opened.len() < MAX_START_BYTES {
+            match self.next_chunk(&mut response).await {
+                Ok(Some(bytes)) => opened.extend_from_slice(&bytes),
+                end => return Ok(Opened { response, format, start: opened, end: Some(end.err()) }),
+            }
+            match StreamStart::of(&opened) {
+                StreamStart::Pending => {}
+                StreamStart::Failed { status, body } => {
+                    let wait = backoff::requested_wait(response.headers(), &body);
+                    let status = StatusCode::from_u16(status);
+                    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                    return Err(of.about.status(status, None, &body, wait));
+                }
+                _ => break,
+            }
+        }
+        Ok(Opened { response, format, start: opened, end: None })
+    }
+
+    /// Reads the next bytes of a response; `None` at its end.
+    async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Error> {
+        let of = &*self.inner;
+        match timeout(of.timeouts.gap, response.chunk()).await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(error)) => Err(of.about.cut_off(Some(&error))),
+            Err(_) => Err(of.about.gap(of.timeouts.gap)),
         }
     }
 
-    async fn read_stream(
-        &self,
-        mut response: Response,
-        reply: &mut Reply,
-    ) -> Result<StopReason, Error> {
+    /// Reads a response that is a success.
+    async fn read(&self, opened: Opened, reply: &mut Reply) -> Result<StopReason, Error> {
+        match &opened.format {
+            Format::Stream => self.read_stream(opened, reply).await,
+            Format::Whole => self.read_whole(opened.response, reply).await,
+            Format::Other(kind) => Err(self.inner.about.not_the_api(kind)),
+        }
+    }
+
+    async fn read_stream(&self, opened: Opened, reply: &mut Reply) -> Result<StopReason, Error> {
         let of = &*self.inner;
-        let mut cut = None;
-        while !reply.has_failed() {
-            match timeout(of.timeouts.gap, response.chunk()).await {
-                Ok(Ok(Some(bytes))) => reply.feed(&bytes),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => {
-                    cut = Some(of.about.cut_off(Some(&error)));
-                    break;
-                }
-                Err(_) => {
-                    cut = Some(of.about.gap(of.timeouts.gap));
+        let Opened { mut response, start, end, .. } = opened;
+        reply.feed(&start);
+        let has_ended = end.is_some();
+        let mut cut = end.flatten();
+        while !has_ended && !reply.has_failed() {
+            match self.next_chunk(&mut response).await {
+                Ok(Some(bytes)) => reply.feed(&bytes),
+                Ok(None) => break,
+                Err(error) => {
+                    cut = Some(error);
                     break;
                 }
             }
@@ -165,13 +193,8 @@ impl ProviderModel {
     ) -> Result<StopReason, Error> {
         let of = &*self.inner;
         let mut body = Vec::new();
-        loop {
-            match timeout(of.timeouts.gap, response.chunk()).await {
-                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(of.about.cut_off(Some(&error))),
-                Err(_) => return Err(of.about.gap(of.timeouts.gap)),
-            }
+        while let Some(bytes) = self.next_chunk(&mut response).await? {
+            body.extend_from_slice(&bytes);
             if body.len() > MAX_RESPONSE_BYTES {
                 return Err(of.about.too_long(MAX_RESPONSE_BYTES));
             }
@@ -181,6 +204,44 @@ impl ProviderModel {
             with_next_step(Error::new(haft::ErrorKind::BadResponse, message))
         })?;
         reply.response(&value).map_err(with_next_step)
+    }
+}
+
+/// A response that is a success, up to the start of its content.
+struct Opened {
+    response: Response,
+    format: Format,
+    /// What was read of a stream.
+    start: Vec<u8>,
+    /// How a stream has ended already, with the error if there is one.
+    end: Option<Option<Error>>,
+}
+
+/// How a response is read.
+#[derive(PartialEq)]
+enum Format {
+    Stream,
+    Whole,
+    /// Something that is not the API, with its type.
+    Other(String),
+}
+
+impl Format {
+    fn of(response: &Response, is_streaming: bool) -> Self {
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let kind = kind.unwrap_or_default().to_ascii_lowercase();
+        // Some servers ignore that a stream was requested.
+        if kind.starts_with("text/event-stream") {
+            Self::Stream
+        } else if kind.starts_with("application/json") {
+            Self::Whole
+        } else if kind.starts_with("text/html") || kind.starts_with("application/xml") {
+            Self::Other(kind)
+        } else if is_streaming {
+            Self::Stream
+        } else {
+            Self::Whole
+        }
     }
 }
 

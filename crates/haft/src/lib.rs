@@ -182,8 +182,8 @@ pub mod dialect {
     pub use haft_dialect::{
         DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
         OpeningMarker, PromptCacheTtl, RenderResult, ReplyContext, ResponseDecoder, ResultBlock,
-        ResultContent, StreamPiece, StrictMode, TokenCounts, ToolAnnotations, ToolChoice,
-        ToolDefinition, ToolExport, ToolSearch, block_text,
+        ResultContent, StreamPiece, StreamStart, StrictMode, TokenCounts, ToolAnnotations,
+        ToolChoice, ToolDefinition, ToolExport, ToolSearch, block_text,
     };
 }
 

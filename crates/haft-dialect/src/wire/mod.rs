@@ -15,6 +15,7 @@ mod framing;
 mod assistant;
 mod pieces;
 mod stream;
+mod stream_start;
 mod anthropic;
 mod openai_responses;
 mod openai_chat;
@@ -33,6 +34,7 @@ pub use self::{
     pieces::{StreamPiece, TokenCounts},
     reply_context::ReplyContext,
     stream::{DecodedResponse, ResponseDecoder},
+    stream_start::StreamStart,
 };
 use self::{
     reply_context::{DecodedCall, Reply},

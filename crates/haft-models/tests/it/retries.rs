@@ -41,6 +41,34 @@ async fn rate_limit_and_server_errors_are_retried_and_the_same_body_is_sent() {
 }
 
 #[tokio::test]
+async fn error_event_before_any_content_is_retried_like_its_status() {
+    let start = json!({"type": "message_start", "message": {"id": "m", "type": "message",
+        "role": "assistant", "model": "x", "content": [], "stop_reason": null,
+        "usage": {"input_tokens": 1, "output_tokens": 1}}});
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error",
+                            "message": "Overloaded"}});
+    let busy = json!({"error": {"message": "busy", "type": "server_error", "code": 503}});
+    for provider in PROVIDERS {
+        let events = match provider {
+            Provider::Anthropic => format!(
+                "event: message_start\ndata: {start}\n\nevent: error\ndata: {overloaded}\n\n"
+            ),
+            _ => format!("data: {busy}\n\n"),
+        };
+        let answers = vec![server::stream(&events), wire::answer(provider, true, Some("Good."))];
+        let server = Server::start(answers).await;
+        let result = run(model(provider, &server)).await;
+        assert_eq!((result.state, &*result.text), (RunStatus::Completed, "Good."), "{provider}");
+        assert_eq!(server.requests().len(), 2, "{provider}");
+    }
+    let lasting = json!({"type": "error", "error": {"type": "invalid_request_error",
+                         "message": "no"}});
+    let server = Server::start(vec![server::stream(&format!("data: {lasting}\n\n"))]).await;
+    let result = run(model(Provider::Anthropic, &server)).await;
+    assert_eq!((failure(&result).2, server.requests().len()), (ErrorKind::BadResponse, 1));
+}
+
+#[tokio::test]
 async fn retry_after_is_honoured() {
     for headers in [[("retry-after", "1")], [("retry-after-ms", "1000")]] {
         let good = wire::answer(Provider::OpenAi, true, Some("Good."));

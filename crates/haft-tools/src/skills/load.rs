@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haft::{front_matter::FrontMatter, sanitize::sanitize};
+use haft::sanitize::sanitize;
 use haft_core::{
     Capability, DynTool, Exposure, Failure, Label, Operation, OtherNames, Output, Permission,
     ResultLimit, ToolContext, ToolSpec, Trust, host::HostContext,
@@ -93,8 +93,8 @@ fn description(skill: &Skill) -> String {
 fn check_file(skill: &Skill, cx: &ToolContext) -> Result<(), Failure> {
     let bytes = access::read(skill, "SKILL.md", MAX_SKILL_BYTES, cx)?;
     let text = String::from_utf8(bytes).unwrap_or_default();
-    match FrontMatter::parse(&text) {
-        Ok(read) if read.body.trim() == skill.body => Ok(()),
+    match Skill::parse(&skill.name, &text, &skill.root, skill.is_trusted) {
+        Ok(read) if read == *skill => Ok(()),
         _ => Err(Failure::failed(format!("the skill `{}` has just changed", skill.name))
             .with_next("load it again in the next turn")),
     }

@@ -3,7 +3,8 @@
 //! The model always sees names and descriptions, as part of the tool `skill__load`. That tool
 //! returns the text of a skill, and `skill__read` a file of it. Files are read below the directory
 //! of the skill only, through a directory file descriptor: a symlink that leaves it is refused.
-//! The directories are read again before each turn, so a changed skill takes effect on the next.
+//! The directories are listed again before each turn, and changed files are read again, so a
+//! changed skill takes effect on the next.
 
 mod access;
 mod grants;
@@ -12,6 +13,7 @@ mod read;
 mod skill;
 
 use std::{
+    collections::HashMap,
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -19,7 +21,9 @@ use std::{
 
 use haft::registry::ToolSource;
 use haft_core::{BoxError, BoxFuture, DynTool};
-use haft_sandbox::{Access, FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
+use haft_sandbox::{
+    Access, FileKind, FileVersion, PathError, PathErrorKind, ResolvedPath, Workspace,
+};
 
 pub use self::{
     grants::SkillGrants,
@@ -57,8 +61,16 @@ pub struct Skills {
 #[derive(Clone)]
 struct SkillRoot {
     path: PathBuf,
+    /// The directory that it must not leave through a symlink.
+    within: Option<PathBuf>,
     trusts: Arc<TrustFn>,
+    /// What each `SKILL.md` said, with the version of the file. An unchanged file is not read
+    /// again. [`load`] compares a skill with its file before it returns or grants anything.
+    parsed: Arc<Mutex<HashMap<String, (FileVersion, ParsedSkill)>>>,
 }
+
+/// A skill, or what is wrong with its file.
+type ParsedSkill = Result<Skill, SkillFinding>;
 
 /// Whether a `SKILL.md` with this content is trusted.
 type TrustFn = dyn Fn(&Path, &[u8]) -> bool + Send + Sync;
@@ -88,15 +100,31 @@ impl Skills {
     }
 
     /// Adds a directory of which each `SKILL.md` is trusted or not, by its path and its content.
-    /// The function is asked at every reading: a file that changed since it was trusted grants
-    /// nothing.
+    /// The function is asked when a file is new or has changed: a file that changed since it was
+    /// trusted grants nothing.
     #[must_use]
     pub fn directory_with_trust(
-        mut self,
+        self,
         path: impl Into<PathBuf>,
         trusts: impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.roots.push(SkillRoot { path: path.into(), trusts: Arc::new(trusts) });
+        self.add(path.into(), None, Arc::new(trusts))
+    }
+
+    /// Adds a directory as [`directory_with_trust`](Self::directory_with_trust) does. While it is,
+    /// or is below, a symlink out of `project`, it is not read.
+    #[must_use]
+    pub fn directory_of_project(
+        self,
+        path: impl Into<PathBuf>,
+        project: impl Into<PathBuf>,
+        trusts: impl Fn(&Path, &[u8]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.add(path.into(), Some(project.into()), Arc::new(trusts))
+    }
+
+    fn add(mut self, path: PathBuf, within: Option<PathBuf>, trusts: Arc<TrustFn>) -> Self {
+        self.roots.push(SkillRoot { path, within, trusts, parsed: Arc::default() });
         self
     }
 
@@ -142,7 +170,7 @@ impl Skills {
                             other.name,
                             first.file().display()
                         );
-                        findings.push(SkillFinding::new(other.file(), 1, why));
+                        findings.push(SkillFinding::of_skill(other.file(), 1, why));
                     }
                     None => skills.push(skill),
                 }
@@ -190,11 +218,12 @@ impl ToolSource for Skills {
 
 /// Reads the skills of one directory, by name.
 fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
-    let workspace = match open(&root.path) {
+    let of_directory = |why: String| SkillFinding::of_directory(root.path.clone(), why);
+    let workspace = match check_inside(root).and_then(|()| open(&root.path)) {
         Ok(Some(workspace)) => workspace,
         Ok(None) => return Vec::new(),
         Err(why) => {
-            findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            findings.push(of_directory(why));
             return Vec::new();
         }
     };
@@ -202,16 +231,13 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
     let list = match list {
         Ok((list, is_cut)) => {
             if is_cut {
-                let why = format!(
-                    "the directory `{}` has more than {MAX_ENTRIES} entries; the rest is not read",
-                    root.path.display()
-                );
-                findings.push(SkillFinding::new(root.path.clone(), 1, why));
+                let why = format!("it has more than {MAX_ENTRIES} entries; the rest is not read");
+                findings.push(of_directory(why));
             }
             list
         }
         Err(error) => {
-            findings.push(SkillFinding::new(root.path.clone(), 1, error.to_string()));
+            findings.push(of_directory(error.to_string()));
             return Vec::new();
         }
     };
@@ -225,32 +251,20 @@ fn read_root(root: &SkillRoot, findings: &mut Vec<SkillFinding>) -> Vec<Skill> {
             // FAIL CLOSED: its target may be anywhere, and may change.
             FileKind::Symlink => {
                 let why = "the directory of the skill is a symlink, which is not followed";
-                findings.push(SkillFinding::new(file, 1, why));
+                findings.push(SkillFinding::of_skill(file, 1, why));
                 continue;
             }
             _ => continue,
         }
         if skills.len() >= MAX_SKILLS {
-            let why = format!(
-                "the directory `{}` has more than {MAX_SKILLS} skills; the rest is not read",
-                root.path.display()
-            );
-            findings.push(SkillFinding::new(root.path.clone(), 1, why));
+            let why = format!("it has more than {MAX_SKILLS} skills; the rest is not read");
+            findings.push(of_directory(why));
             break;
         }
-        match read_skill(&workspace, name) {
-            Ok(Some(text)) => {
-                let is_trusted = (root.trusts)(&file, text.as_bytes());
-                let read = Skill::parse(name, &text, &root.path, is_trusted);
-                match read {
-                    Ok(skill) => skills.push(skill),
-                    Err(error) => {
-                        findings.push(SkillFinding::new(file, error.line, error.message));
-                    }
-                }
-            }
-            Ok(None) => {}
-            Err(why) => findings.push(SkillFinding::new(file, 1, why)),
+        match read_skill(&workspace, root, name) {
+            Some(Ok(skill)) => skills.push(skill),
+            Some(Err(finding)) => findings.push(finding),
+            None => {}
         }
     }
     skills
@@ -265,16 +279,51 @@ fn open(path: &Path) -> Result<Option<Workspace>, String> {
     workspace.map(Some).map_err(|error| error.to_string())
 }
 
-/// Reads the `SKILL.md` of a skill; `None` if it has none.
-fn read_skill(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
-    let resolved = resolve_inside(workspace, name, "SKILL.md");
-    let read = resolved.and_then(|resolved| Ok(workspace.read(&resolved, MAX_SKILL_BYTES)?));
-    let bytes = match read {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_missing => return Ok(None),
-        Err(error) => return Err(error.message),
+/// FAIL CLOSED: refuses a directory that a symlink leads out of the project. Its files were not
+/// reviewed with the project. A directory that does not exist has no files.
+fn check_inside(root: &SkillRoot) -> Result<(), String> {
+    let Some(within) = &root.within else { return Ok(()) };
+    match (root.path.canonicalize(), within.canonicalize()) {
+        (Ok(path), Ok(within)) if path.starts_with(&within) => Ok(()),
+        (Err(_), _) if root.path.symlink_metadata().is_err() => Ok(()),
+        _ => Err("it is a symlink out of the project, so its skills are not read".to_owned()),
+    }
+}
+
+/// Reads and parses the `SKILL.md` of a skill, unless the file is unchanged; `None` if it has none.
+fn read_skill(workspace: &Workspace, root: &SkillRoot, name: &str) -> Option<ParsedSkill> {
+    let file = root.path.join(name).join("SKILL.md");
+    let wrong = |why: String| Some(Err(SkillFinding::of_skill(file.clone(), 1, why)));
+    let found = resolve_inside(workspace, name, "SKILL.md");
+    let found = found.and_then(|resolved| Ok((workspace.meta(&resolved)?.stamp, resolved)));
+    let (version, resolved) = match found {
+        Ok(found) => found,
+        Err(error) if error.is_missing => return None,
+        Err(error) => return wrong(error.message),
     };
-    String::from_utf8(bytes).map(Some).map_err(|_| "the file is not UTF-8".to_owned())
+    let parsed = || root.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((known, skill)) = parsed().get(name)
+        && *known == version
+    {
+        return Some(skill.clone());
+    }
+    let bytes = match workspace.read(&resolved, MAX_SKILL_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.cause() == PathErrorKind::NotFound => return None,
+        Err(error) => return wrong(error.to_string()),
+    };
+    let Ok(text) = String::from_utf8(bytes) else {
+        return wrong("the file is not UTF-8".to_owned());
+    };
+    let is_trusted = (root.trusts)(&file, text.as_bytes());
+    let skill = Skill::parse(name, &text, &root.path, is_trusted)
+        .map_err(|error| SkillFinding::of_skill(file.clone(), error.line, error.message));
+    let mut parsed = parsed();
+    if parsed.len() >= MAX_ENTRIES {
+        parsed.clear();
+    }
+    parsed.insert(name.to_owned(), (version, skill.clone()));
+    Some(skill)
 }
 
 /// Why a file of a skill cannot be read.

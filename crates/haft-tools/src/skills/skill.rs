@@ -46,16 +46,25 @@ pub struct SkillFinding {
     pub line: usize,
     /// What is wrong, and what to write instead.
     pub message: String,
+    /// Whether it is about a whole directory of skills, and not about one skill that is left out.
+    pub is_about_directory: bool,
 }
 
 impl SkillFinding {
-    pub(super) fn new(file: PathBuf, line: usize, message: impl Into<String>) -> Self {
-        Self { file, line, message: message.into() }
+    pub(super) fn of_skill(file: PathBuf, line: usize, message: impl Into<String>) -> Self {
+        Self { file, line, message: message.into(), is_about_directory: false }
+    }
+
+    pub(super) fn of_directory(path: PathBuf, message: impl Into<String>) -> Self {
+        Self { file: path, line: 1, message: message.into(), is_about_directory: true }
     }
 }
 
 impl fmt::Display for SkillFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_about_directory {
+            return write!(f, "{}: {}", self.file.display(), self.message);
+        }
         write!(f, "{}:{}: {}", self.file.display(), self.line, self.message)
     }
 }

@@ -2,10 +2,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests write the skills that they read")]
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use haft::{
     FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
+    agent::AgentFile,
     policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
     serde_json::{Value, json},
     taint::{Label, Trust},
@@ -362,8 +368,8 @@ fn directory_with_too_many_entries_gives_its_first_skills_and_a_finding() {
     // 51 entries are not listed, so at least 200 of 251 skills are.
     assert_eq!(names(&fixture).len(), 200);
     let findings = fixture.skills(true).findings();
-    let has = |part: &str| findings.iter().any(|finding| finding.message.contains(part));
-    let named = format!("`{}` has more than 10000 entries", fixture.root.display());
+    let has = |part: &str| findings.iter().any(|finding| finding.to_string().contains(part));
+    let named = format!("{}: it has more than 10000 entries", fixture.root.display());
     assert!(has(&named), "{findings:#?}");
 }
 
@@ -384,4 +390,76 @@ async fn deny_of_a_skill_refuses_to_load_and_to_read_it() {
     }
     let all = run_with("Skill").turn().await.unwrap().snapshot().to_anthropic().to_string();
     assert!(!all.contains("skill__load") && !all.contains("skill__read"), "{all}");
+}
+
+#[tokio::test]
+async fn agent_file_that_disallows_skill_hides_both_tools() {
+    let fixture = Fixture::new();
+    fixture.skill("release", "description: x\n", "Text.");
+    let runtime = runtime(&fixture.skills(true), vec![]);
+    let shown = async |fields: &str| {
+        let text = format!("---\nname: a\ndescription: x\n{fields}---\n");
+        let view = AgentFile::parse(&text).unwrap().view();
+        let run = runtime.run_builder().view(view).start();
+        let turn = run.turn().await.unwrap();
+        turn.snapshot().entries().map(|tool| tool.name().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("disallowedTools: Skill\n").await, ["deploy"]);
+    assert_eq!(shown("tools: Skill\n").await, ["skill__load", "skill__read"]);
+    assert_eq!(shown("").await, ["deploy", "skill__load", "skill__read"]);
+}
+
+#[tokio::test]
+async fn unchanged_file_is_not_read_again() {
+    let fixture = Fixture::new();
+    fixture.skill("a", "description: First.\n", "One.");
+    fixture.skill("b", "description: Other.\n", "Two.");
+    let readings = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&readings);
+    let skills = Skills::new().directory_with_trust(&fixture.root, move |file, _| {
+        let skill = file.parent().unwrap().file_name().unwrap().to_owned();
+        list.lock().unwrap().push(skill.into_string().unwrap());
+        true
+    });
+    let run = run(&skills, vec![]);
+    for _ in 0..5 {
+        run.turn().await.unwrap();
+    }
+    assert_eq!(*readings.lock().unwrap(), ["a", "b"], "each file was read once");
+    fixture.skill("b", "description: Changed.\n", "Three.");
+    let turn = run.turn().await.unwrap();
+    let shown = turn.snapshot().get("skill__load").unwrap().spec().description.clone();
+    assert!(shown.contains("- b: Changed."), "{shown}");
+    assert_eq!(*readings.lock().unwrap(), ["a", "b", "b"]);
+}
+
+#[tokio::test]
+async fn directory_that_is_created_later_is_read_and_a_symlink_out_of_the_project_is_not() {
+    let top = tempfile::tempdir().unwrap();
+    let project = top.path().join("project");
+    let path = project.join(".haft/skills");
+    fs::create_dir_all(project.join(".haft")).unwrap();
+    let skills = Skills::new().directory_of_project(&path, &project, |_, _| true);
+    let run = run(&skills, vec![]);
+    let is_offered = async || {
+        let turn = run.turn().await.unwrap();
+        turn.snapshot().get("skill__load").is_some()
+    };
+    assert!(!is_offered().await && skills.findings().is_empty());
+    fs::create_dir_all(path.join("late")).unwrap();
+    fs::write(path.join("late/SKILL.md"), "---\ndescription: Came later.\n---\nHello.\n").unwrap();
+    assert!(is_offered().await);
+
+    fs::rename(&path, top.path().join("outside")).unwrap();
+    symlink(top.path().join("outside"), &path).unwrap();
+    assert!(!is_offered().await);
+    let findings = skills.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].is_about_directory);
+    let shown = findings[0].to_string();
+    assert!(
+        shown.ends_with(
+            ".haft/skills: it is a symlink out of the project, so its skills are not read"
+        )
+    );
 }

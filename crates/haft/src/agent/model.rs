@@ -217,8 +217,9 @@ pub struct ModelRequest<'a> {
 
 impl<'a> ModelRequest<'a> {
     /// Returns the request body in a provider's format: the system prompt, the conversation and the
-    /// tools, marked for the provider's prompt cache if the tools are. The model's name, the token
-    /// limit and other fields are the client's.
+    /// tools, marked for the provider's prompt cache if the tools are. A provider with structured
+    /// output is asked for JSON of the output schema. The model's name, the token limit and other
+    /// fields are the client's.
     ///
     /// The tools must have been exported in this dialect ([`ModelInfo::dialect`]).
     ///
@@ -242,6 +243,9 @@ impl<'a> ModelRequest<'a> {
         for (key, value) in self.tools.request() {
             body.insert(key.clone(), value.clone());
         }
+        let has_tools = !self.tools.exported_tools().is_empty();
+        let format = self.output_schema.and_then(|s| dialect.output_format(s, has_tools));
+        body.extend(format.into_iter().flatten());
         Ok(body)
     }
 

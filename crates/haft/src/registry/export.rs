@@ -143,9 +143,8 @@ impl ToolSnapshot {
         let (deferred, shown): (Vec<_>, Vec<_>) =
             self.entries_at().partition(|(at, _)| set.has(*at));
         let loaded = loaded.iter().filter_map(|name| self.get(name.as_str()));
-        let loaded =
-            loaded.filter(|entry| deferred.iter().any(|(_, own)| own.name() == entry.name()));
-        let mut late: Vec<&Arc<RegisteredTool>> = loaded.collect();
+        let mut late: Vec<&Arc<RegisteredTool>> =
+            loaded.filter(|entry| self.is_in(set, entry)).collect();
         for (_, entry) in &deferred {
             if is_chosen(entry) && !late.iter().any(|own| own.name() == entry.name()) {
                 late.push(entry);

@@ -9,6 +9,7 @@ mod fill;
 mod source;
 mod view;
 mod hidden;
+mod withheld;
 mod snapshot;
 mod words;
 mod search_index;

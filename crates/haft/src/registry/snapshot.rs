@@ -22,6 +22,7 @@ use super::{
     hidden::{HiddenReason, unavailable},
     search_index::SearchIndex,
     view::ToolNames,
+    withheld::{Further, Withheld},
 };
 use crate::{host_code::caught, near::NearIndex};
 
@@ -34,8 +35,8 @@ pub(crate) struct ToolSet {
     fingerprint: [u8; 32],
     /// How many of the entries, from the first, are this program's own.
     own: usize,
-    /// Whether some tool must be checked each turn.
-    conditional: bool,
+    /// The positions of the tools that must be checked each turn.
+    conditional: Vec<usize>,
     exports: Exports,
     /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
@@ -51,21 +52,6 @@ pub(crate) struct ToolSet {
 
 /// Number of policies whose answers a tool set keeps: runtimes may share a registry.
 const MAX_HIDDEN_SETS: usize = 4;
-
-/// Tools of a set that are not offered, and the hash of those that are.
-#[derive(Debug)]
-struct Withheld {
-    reasons: HashMap<ToolName, HiddenReason>,
-    fingerprint: [u8; 32],
-    /// Which of the others are deferred, for the budget that was asked last.
-    deferred: Mutex<Option<Arc<DeferredSet>>>,
-}
-
-impl Withheld {
-    fn new(reasons: HashMap<ToolName, HiddenReason>, fingerprint: [u8; 32]) -> Self {
-        Self { reasons, fingerprint, deferred: Mutex::default() }
-    }
-}
 
 impl ToolSet {
     /// Indexes entries that are already sorted and unique. Aliases count only for the first `own`
@@ -84,12 +70,15 @@ impl ToolSet {
             .take(own)
             .flat_map(|(at, e)| e.spec().aliases.iter().map(move |alias| (alias.clone(), at)))
             .collect();
-        let conditional = entries.iter().enumerate().any(|(at, e)| {
+        let is_conditional = |(at, e): &(usize, &Arc<RegisteredTool>)| {
             let spec = e.spec();
             // The state that own tools need was checked when the runtime was built.
-            let needs = |n: &haft_core::Dependency| n.kind == DependencyKind::RunState || at >= own;
+            let needs =
+                |n: &haft_core::Dependency| n.kind == DependencyKind::RunState || *at >= own;
             spec.enabled.is_some() || spec.requires_user_interaction || spec.needs.iter().any(needs)
-        });
+        };
+        let conditional = entries.iter().enumerate().filter(is_conditional);
+        let conditional = conditional.map(|(at, _)| at).collect();
         let fingerprint = hasher.finalize().into();
         let exports = Exports::default();
         let (near, hidden) = (OnceLock::new(), Mutex::default());
@@ -311,16 +300,21 @@ impl ToolSnapshot {
         problems: Vec<String>,
     ) -> Self {
         let mut withheld = tool_set.hidden_by(policy, scope);
-        if tool_set.conditional {
-            let why = |entry: &Arc<RegisteredTool>| {
-                Some((entry.name().clone(), unavailable(entry, scope, interactive)?))
-            };
-            let unavailable: Vec<_> = tool_set.entries().iter().filter_map(why).collect();
-            if !unavailable.is_empty() {
-                let mut reasons = withheld.reasons.clone();
-                reasons.extend(unavailable);
-                withheld = Arc::new(tool_set.without(reasons));
-            }
+        let why = |at: &usize| {
+            let entry = tool_set.entries.get(*at)?;
+            Some((*at, unavailable(entry, scope, interactive)?))
+        };
+        let unavailable: Vec<_> = tool_set.conditional.iter().filter_map(why).collect();
+        if !unavailable.is_empty() {
+            withheld = withheld.and(Further::Unavailable(unavailable), |further, mut reasons| {
+                if let Further::Unavailable(list) = further {
+                    let named = |(at, why): &(usize, HiddenReason)| {
+                        Some((tool_set.entries.get(*at)?.name().clone(), why.clone()))
+                    };
+                    reasons.extend(list.iter().filter_map(named));
+                }
+                tool_set.without(reasons)
+            });
         }
         let (deferred, loaded, budget) = (None, None, None);
         Self { tool_set, withheld, problems, deferred, loaded, budget, asked: Mutex::default() }
@@ -345,14 +339,15 @@ impl ToolSnapshot {
 
     /// Withholds every tool that is not among these names.
     pub(crate) fn keep_only(&mut self, names: &[String]) {
-        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
-        let others = self.tool_set.entries().iter().map(|entry| entry.name());
-        let others = others.filter(|name| !names.contains(name.as_str()));
-        let mut reasons = self.withheld.reasons.clone();
-        for name in others {
-            reasons.entry(name.clone()).or_insert(HiddenReason::NotSelected);
-        }
-        self.withheld = Arc::new(self.tool_set.without(reasons));
+        let selected = Further::NotSelected(names.to_vec());
+        self.withheld = self.withheld.and(selected, |_, mut reasons| {
+            let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+            let others = self.tool_set.entries().iter().map(|entry| entry.name());
+            for name in others.filter(|name| !names.contains(name.as_str())) {
+                reasons.entry(name.clone()).or_insert(HiddenReason::NotSelected);
+            }
+            self.tool_set.without(reasons)
+        });
         self.deferred = self.tool_set.deferred(&self.withheld, self.budget);
     }
 
@@ -404,8 +399,12 @@ impl ToolSnapshot {
     #[must_use]
     pub fn is_deferred(&self, tool: &RegisteredTool) -> bool {
         let Some(set) = &self.deferred else { return false };
-        let at = self.tool_set.by_name.get(tool.name());
-        at.is_some_and(|at| set.has(*at)) && !self.loaded_names().contains(tool.name())
+        self.is_in(set, tool) && !self.loaded_names().contains(tool.name())
+    }
+
+    /// Returns whether an offered tool is in a set of deferred tools.
+    pub(super) fn is_in(&self, set: &DeferredSet, tool: &RegisteredTool) -> bool {
+        self.tool_set.by_name.get(tool.name()).is_some_and(|at| set.has(*at))
     }
 
     pub(super) fn deferral(&self) -> Option<(&DeferredSet, &[ToolName])> {

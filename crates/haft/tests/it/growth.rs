@@ -2,7 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use haft::{Failure, Run, tool::DynTool};
+use haft::{
+    Dialect, Failure, Run, Runtime, ToolCall, ToolRegistry,
+    dialect::{ExportOptions, ToolChoice},
+    policy::AllowAll,
+    search::SearchTools,
+    tool::{DynTool, Exposure},
+};
 use serde_json::json;
 
 use crate::kit::*;
@@ -87,6 +93,70 @@ async fn a_nested_call_costs_the_same_however_many_came_before_it() {
             assert_eq!(done.to_text(), "done");
         });
         all.await / u32::try_from(n).unwrap()
+    })
+    .await;
+}
+
+/// A registry with many deferred tools, one of which is unavailable.
+fn many_tools(count: usize) -> Run {
+    let mut tools: Vec<DynTool> = (0..count)
+        .map(|n| quick(read(&format!("tool_{n}")).exposure(Exposure::Deferred)))
+        .collect();
+    tools.push(quick(read("never").enabled(|_| false)));
+    let registry = ToolRegistry::builder().add(tools).add(SearchTools).build().unwrap();
+    Runtime::builder().registry(registry).policy(AllowAll).build().unwrap().run()
+}
+
+#[tokio::test]
+async fn a_turn_costs_the_same_however_many_tools_there_are_besides_an_unavailable_one() {
+    assert_flat("a turn", 300, async |tools| {
+        let run = many_tools(tools);
+        let cost = shortest(50, async || {
+            let turn = run.turn().await.unwrap();
+            assert!(turn.snapshot().get("never").is_none());
+            assert!(turn.snapshot().is_deferred(turn.snapshot().get("tool_7").unwrap()));
+        });
+        cost.await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_loaded_tool_costs_the_same_in_a_request_however_many_are_loaded() {
+    assert_flat("a loaded tool", 90, async |tools| {
+        let run = many_tools(tools);
+        let names: Vec<String> = (0..tools).map(|n| format!("tool_{n}")).collect();
+        for names in names.chunks(20) {
+            let search = ToolCall::new("s", "tool_search", json!({"names": names}));
+            let results = run.turn().await.unwrap().run(vec![search]).await;
+            assert!(results[0].failure().is_none(), "{}", results[0].text());
+        }
+        let turn = run.turn().await.unwrap();
+        // Other options are another export: one that was made before costs nothing.
+        let mut choices = (0..tools).map(|n| ToolChoice::Tool(format!("tool_{n}")));
+        let choices = std::cell::RefCell::new(&mut choices);
+        let cost = shortest(8, async || {
+            let choice = choices.borrow_mut().next().unwrap();
+            let options = ExportOptions::default().choice(choice);
+            let export = turn.snapshot().export_with(Dialect::Anthropic, &options);
+            assert_eq!(export.exported_tools().len(), tools + 1);
+        });
+        cost.await / u32::try_from(tools).unwrap()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_turn_with_a_selection_costs_the_same_however_many_tools_there_are() {
+    assert_flat("a turn", 300, async |tools| {
+        let run = many_tools(tools);
+        let cost = shortest(50, async || {
+            let only = vec!["tool_7".to_owned(), "tool_search".to_owned()];
+            let turn = run.turn_with(async |_| Some(only)).await.unwrap();
+            assert!(turn.snapshot().get("tool_7").is_some());
+            assert!(turn.snapshot().get("tool_8").is_none());
+        });
+        cost.await
     })
     .await;
 }

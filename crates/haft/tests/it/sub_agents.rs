@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use haft::{
@@ -104,12 +104,19 @@ struct Ran {
     bodies: AtomicU64,
     forbidden: AtomicUsize,
     web: AtomicUsize,
+    /// The depth of the deepest body.
+    deepest: AtomicU32,
+    /// Bodies of workers that ran with a trusted label.
+    clean_below: AtomicUsize,
 }
 
 fn counted(ran: &Arc<Ran>, name: &'static str, label: Label) -> DynTool {
     let ran = Arc::clone(ran);
-    DynTool::new(read(name).label(label), json!({}), move |_, _| {
+    DynTool::new(read(name).label(label), json!({}), move |_, cx| {
         ran.bodies.fetch_add(1, Ordering::SeqCst);
+        ran.deepest.fetch_max(cx.depth(), Ordering::SeqCst);
+        let is_clean = cx.label().trust != Trust::Untrusted;
+        ran.clean_below.fetch_add(usize::from(cx.depth() > 0 && is_clean), Ordering::SeqCst);
         match name {
             "forbidden" => ran.forbidden.fetch_add(1, Ordering::SeqCst),
             "web" => ran.web.fetch_add(1, Ordering::SeqCst),
@@ -150,16 +157,17 @@ fn turns() -> impl Strategy<Value = Vec<Vec<usize>>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// A worker below a worker below a coordinator: the budget of the coordinator, the denies of
-    /// the policy and the labels of what was read hold at every depth.
+    /// A worker below a worker below a coordinator: the budget of the coordinator, its depth limit,
+    /// the denies of the policy and the labels of what was read hold at every depth.
     #[test]
-    fn budgets_denies_and_labels_of_the_parent_hold_below(
+    fn budgets_denies_depth_and_labels_of_the_parent_hold_below(
         top in turns(),
         middle in turns(),
         bottom in turns(),
         calls in 0..12_u64,
         cycles in 1..8_u32,
         depth in 0..4_u32,
+        reads_first in any::<bool>(),
     ) {
         let ran = Arc::new(Ran::default());
         let untrusted = Label { trust: Trust::Untrusted, ..Label::CLEAN };
@@ -187,9 +195,13 @@ proptest! {
             ..Budget::default()
         };
         let top_names = ["worker_middle", "worker_bottom", "plain", "forbidden"];
-        let coordinator = Agent::new("top", script(&messages(&top, &top_names)))
+        let mut lines = messages(&top, &top_names);
+        if reads_first {
+            lines.insert(0, json!({"calls": [{"id": "first", "name": "web", "arguments": {}}]}));
+        }
+        let coordinator = Agent::new("top", script(&lines))
             .limits(limits)
-            .tools(ToolView::all().only(["worker_*", "plain", "forbidden"]));
+            .tools(ToolView::all().only(["worker_*", "plain", "forbidden", "web"]));
         let runner = Runner::new(runtime.build().unwrap());
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (label, usage) = tokio.block_on(async {
@@ -203,7 +215,12 @@ proptest! {
         prop_assert!(usage.turns <= cycles, "{} turns of {}", usage.turns, cycles);
         if ran.web.load(Ordering::SeqCst) > 0 {
             prop_assert_eq!(label.trust, Trust::Untrusted, "the label did not reach the parent");
-            prop_assert!(depth >= 1, "a worker ran below the depth limit");
+        }
+        let deepest = ran.deepest.load(Ordering::SeqCst);
+        prop_assert!(deepest <= depth, "a body ran at depth {}, the limit is {}", deepest, depth);
+        if reads_first {
+            let clean = ran.clean_below.load(Ordering::SeqCst);
+            prop_assert_eq!(clean, 0, "a worker started without the label of its parent");
         }
     }
 }
