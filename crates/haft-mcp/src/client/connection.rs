@@ -27,6 +27,7 @@ use rmcp::{
 };
 
 use super::{
+    bounded_lines::BoundedLines,
     config::{Era, ServerConfig, ServerTransport},
     elicitation::Elicitor,
     handler::{Handler, Notifications},
@@ -34,12 +35,16 @@ use super::{
     process::{ServerProcess, StderrTail},
 };
 
-/// The longest message of a server. A longer one is dropped, and its call times out.
+/// The longest message of a server. The call of a longer one fails.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// How many tools of one server are read.
 pub(super) const MAX_TOOLS: usize = 10_000;
 /// How many pages of one list are read.
 const MAX_PAGES: usize = 1_000;
+/// How long a server may take to confirm a subscription.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pause before an ended subscription is made again.
+const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(1);
 /// How long one page of a list may take.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -97,8 +102,9 @@ pub(super) async fn connect(
             let (process, streams) = ServerProcess::start(command, stderr).map_err(|why| {
                 ConnectError::new(format!("`{}` cannot be started: {why}", command.program))
             })?;
-            let transport = AsyncRwTransport::new_client(streams.stdout, streams.stdin)
-                .with_max_line_length(MAX_MESSAGE_BYTES);
+            let lines = BoundedLines::new(streams.stdout, MAX_MESSAGE_BYTES);
+            let transport = AsyncRwTransport::new_client(lines, streams.stdin)
+                .with_max_line_length(MAX_MESSAGE_BYTES + 2);
             (handler.serve_with_lifecycle(transport, mode).await?, Some(process))
         }
         ServerTransport::Http(endpoint) => {
@@ -113,12 +119,18 @@ pub(super) async fn connect(
     let is_modern = info.as_ref().is_some_and(|info| !info.protocol_version.has_initialize());
     let connection =
         Connection { peer, notifications, era: if is_modern { Era::Modern } else { Era::Legacy } };
+    connection.subscribe().await;
     let token = service.cancellation_token();
     let waiting: BoxFuture<'static, ()> = Box::pin(async move {
         let _ = service.waiting().await;
     });
     let service = waiting.fuse();
     Ok((connection, OpenConnection { service, token, process }))
+}
+
+/// The changes that are subscribed to.
+fn tools_only() -> SubscriptionFilter {
+    SubscriptionFilter::builder().tools_list_changed().build()
 }
 
 fn lifecycle(era: Era) -> ClientLifecycleMode {
@@ -184,26 +196,34 @@ impl Connection {
 
     /// Waits until the list of tools changes.
     pub(super) async fn tools_changed(&self) {
-        if self.era == Era::Modern {
-            self.listen().await;
-        }
         self.notifications.tools_changed.notified().await;
     }
 
-    /// Asks a modern server to report changes, and returns at the first one. Returns also if the
-    /// server does not offer it; then a change is seen at the next connection.
-    async fn listen(&self) {
+    /// Asks a modern server to report changes. It is asked before the first list, so that no change
+    /// after the list is missed.
+    async fn subscribe(&self) {
         let offers = self.peer.peer_info().is_some_and(|info| {
             info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
         });
-        if !offers {
+        if self.era != Era::Modern || !offers {
             return;
         }
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        let Ok(mut subscription) = self.peer.listen(filter).await else { return };
-        if let Ok(Some(_)) = subscription.next().await {
-            self.notifications.tools_changed.notify_one();
-        }
+        let (peer, notifications) = (self.peer.clone(), Arc::clone(&self.notifications));
+        let first = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(tools_only())).await;
+        let Ok(Ok(mut subscription)) = first else { return };
+        super::task::spawn(async move {
+            loop {
+                while let Ok(Some(_)) = subscription.next().await {
+                    notifications.tools_changed.notify_one();
+                }
+                // The stream ended. Without one, a change is seen at the next connection.
+                tokio::time::sleep(SUBSCRIBE_PAUSE).await;
+                let again = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(tools_only()));
+                let Ok(Ok(next)) = again.await else { return };
+                subscription = next;
+                notifications.tools_changed.notify_one();
+            }
+        });
     }
 
     /// Sends one `tools/call` and waits for its response. Dropping the future cancels the request.

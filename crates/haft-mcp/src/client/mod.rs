@@ -11,6 +11,7 @@ mod handler;
 mod http;
 mod oauth;
 mod process;
+mod bounded_lines;
 mod connection;
 mod supervisor;
 mod admission;

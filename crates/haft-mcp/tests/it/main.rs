@@ -6,4 +6,4 @@ mod http;
 mod faults;
 mod many;
 mod pinning;
-mod attacks;
+
