@@ -15,6 +15,7 @@ use rmcp::{
         InputResponses, ServerResult,
     },
     service::ServiceError,
+    transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError},
 };
 use serde_json::{Map, Value, json};
 
@@ -27,6 +28,8 @@ use crate::content;
 
 /// How long a call waits for a server that is reconnecting.
 const RECONNECT_WAIT: Duration = Duration::from_secs(30);
+/// How many times one call may lead to a login, for more scopes or a new token.
+const MAX_LOGINS: usize = 2;
 /// How many times one call may ask for input.
 const MAX_ROUNDS: usize = 10;
 
@@ -56,6 +59,7 @@ impl RemoteTool {
             connection = self.ready() => connection?,
         };
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut logins = 0;
         for _ in 0..MAX_ROUNDS {
             let response = tokio::select! {
                 biased;
@@ -75,7 +79,14 @@ impl RemoteTool {
                         self.server.config.name
                     )));
                 }
-                Err(error) => return Err(self.failure(error)),
+                Err(error) => match challenge_of(&error) {
+                    // The server refused the request, so nothing has happened yet.
+                    Some(challenge) if logins < MAX_LOGINS => {
+                        logins += 1;
+                        self.login(&challenge, cx).await?;
+                    }
+                    _ => return Err(self.failure(error)),
+                },
             }
         }
         Err(Failure::failed(format!(
@@ -139,7 +150,11 @@ impl RemoteTool {
             let answer = match request {
                 InputRequest::Elicitation(request) => {
                     let name = &self.server.config.name;
-                    let asked = elicitation::answer(name, self.server.elicitor(), request.params);
+                    let asked = elicitation::answer(
+                        name,
+                        self.server.host.elicitor.as_deref(),
+                        request.params,
+                    );
                     let answer = tokio::select! {
                         () = cx.cancelled() => return Err(self.cancelled()),
                         answer = asked => answer,
@@ -158,6 +173,23 @@ impl RemoteTool {
             answers.insert(key, answer.map_err(Failure::hidden)?);
         }
         Ok(Some(answers))
+    }
+
+    /// Logs in for more scopes or a new token.
+    async fn login(&self, challenge: &str, cx: &ToolContext) -> Result<(), Failure> {
+        let refused = |why: String| {
+            let name = &self.server.config.name;
+            Failure::new(
+                FailureCode::NeedsInteraction,
+                format!("MCP server `{name}` wants a login with more rights"),
+            )
+            .with_source(why)
+        };
+        tokio::select! {
+            () = cx.cancelled() => Err(Failure::new(FailureCode::Cancelled, "cancelled in a login")
+                .with_execution(Execution::NotStarted)),
+            done = self.server.login(challenge) => done.map_err(refused),
+        }
     }
 
     fn cancelled(&self) -> Failure {
@@ -200,6 +232,22 @@ impl RemoteTool {
             }
         }
     }
+}
+
+/// The challenge of a server that refused a request for its token.
+fn challenge_of(error: &ServiceError) -> Option<String> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error.error.as_ref());
+    while let Some(current) = source {
+        if let Some(refused) = current.downcast_ref::<AuthRequiredError>() {
+            return Some(refused.www_authenticate_header.clone());
+        }
+        if let Some(refused) = current.downcast_ref::<InsufficientScopeError>() {
+            return Some(refused.www_authenticate_header.clone());
+        }
+        source = current.source();
+    }
+    None
 }
 
 /// The text of a result that is an error.

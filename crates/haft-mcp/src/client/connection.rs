@@ -22,16 +22,18 @@ use rmcp::{
         RunningServiceCancellationToken, ServiceError,
     },
     transport::{
-        async_rw::AsyncRwTransport, streamable_http_client::StreamableHttpClientTransport,
+        AuthClient, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransport,
     },
 };
 
 use super::{
     bounded_lines::BoundedLines,
     config::{Era, ServerConfig, ServerTransport},
-    elicitation::Elicitor,
     handler::{Handler, Notifications},
+    host::ClientHost,
     http,
+    oauth::ServerAuth,
     process::{ServerProcess, StderrTail},
 };
 
@@ -69,17 +71,23 @@ pub(super) struct ConnectError {
     pub(super) message: String,
     /// Whether the server wants an OAuth login.
     pub(super) needs_login: bool,
+    /// What it said about the login.
+    pub(super) challenge: Option<String>,
 }
 
 impl ConnectError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), needs_login: false }
+        Self { message: message.into(), needs_login: false, challenge: None }
     }
 }
 
 impl From<ClientInitializeError> for ConnectError {
     fn from(error: ClientInitializeError) -> Self {
-        Self { needs_login: error.is_authorization_required(), message: error.to_string() }
+        Self {
+            needs_login: error.is_authorization_required(),
+            challenge: error.auth_challenge().map(str::to_owned),
+            message: error.to_string(),
+        }
     }
 }
 
@@ -87,14 +95,14 @@ impl From<ClientInitializeError> for ConnectError {
 pub(super) async fn connect(
     config: &ServerConfig,
     era: Era,
-    elicitor: Option<Arc<dyn Elicitor>>,
+    host: &ClientHost,
     stderr: &StderrTail,
 ) -> Result<(Connection, OpenConnection), ConnectError> {
     let notifications = Arc::new(Notifications::default());
     let handler = Handler {
         server: config.name.as_str().into(),
         notifications: Arc::clone(&notifications),
-        elicitor,
+        elicitor: host.elicitor.clone(),
     };
     let mode = lifecycle(era);
     let (service, process) = match &config.transport {
@@ -110,8 +118,21 @@ pub(super) async fn connect(
         ServerTransport::Http(endpoint) => {
             let settings = http::transport_config(endpoint).map_err(ConnectError::new)?;
             let client = http::client(endpoint).map_err(ConnectError::new)?;
-            let transport = StreamableHttpClientTransport::with_client(client, settings);
-            (handler.serve_with_lifecycle(transport, mode).await?, None)
+            let service = match &host.credentials {
+                Some(credentials) if endpoint.token.is_none() => {
+                    let auth = ServerAuth { server: &config.name, endpoint, credentials };
+                    let manager = auth.manager().await;
+                    let manager = manager.map_err(|why| ConnectError::new(why.to_string()))?;
+                    let client = AuthClient::new(client, manager);
+                    let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    handler.serve_with_lifecycle(transport, mode).await?
+                }
+                _ => {
+                    let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    handler.serve_with_lifecycle(transport, mode).await?
+                }
+            };
+            (service, None)
         }
     };
     let peer = service.peer().clone();

@@ -4,8 +4,8 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue};
-use reqwest::{Client, Url, redirect::Policy};
+use ::http::{HeaderName, HeaderValue};
+use reqwest::{Client, ClientBuilder, Url, redirect::Policy};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -36,17 +36,22 @@ pub(super) fn checked_url(text: &str) -> Result<Url, String> {
 
 /// Makes the HTTP client of a server. It reads no environment and follows no redirect.
 pub(super) fn client(endpoint: &HttpEndpoint) -> Result<Client, String> {
-    Client::builder()
-        .tls_backend_preconfigured(tls(&endpoint.ca_roots)?)
+    builder(&endpoint.ca_roots)?
+        .build()
+        .map_err(|why| format!("the HTTP client cannot be made: {}", why.without_url()))
+}
+
+/// The settings of every client.
+pub(super) fn builder(ca_roots: &[Vec<u8>]) -> Result<ClientBuilder, String> {
+    Ok(Client::builder()
+        .tls_backend_preconfigured(tls(ca_roots)?)
         .redirect(Policy::none())
         .referer(false)
         .no_proxy()
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .user_agent(concat!("haft/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|why| format!("the HTTP client cannot be made: {}", why.without_url()))
+        .user_agent(concat!("haft/", env!("CARGO_PKG_VERSION"))))
 }
 
 /// Makes the settings of the transport.

@@ -9,7 +9,9 @@ mod config;
 mod elicitation;
 mod handler;
 mod http;
+mod oauth_http;
 mod oauth;
+mod host;
 mod process;
 mod bounded_lines;
 mod connection;
@@ -27,7 +29,8 @@ pub use self::{
         is_server_name,
     },
     elicitation::{ElicitationAnswer, ElicitationKind, ElicitationRequest, Elicitor},
-    oauth::OAuthSettings,
+    host::ClientHost,
+    oauth::{Browser, Credentials, OAuthSettings},
     pins::{FieldChange, Lockfile, PinChange, PinnedServer, PinnedTool},
     server::{RemoteServer, ServerState, ServerStatus, WithheldTool},
 };

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     admission::{self, KnownTools},
     config::{Era, Pinning, ServerConfig},
-    elicitation::Elicitor,
+    host::ClientHost,
     pins::{self, PinChange, PinState, PinnedServer, PinnedTool},
     remote_tool,
     supervisor::{State, Supervisor},
@@ -38,7 +38,6 @@ pub struct RemoteServer(Arc<Inner>);
 
 struct Inner {
     supervisor: Arc<Supervisor>,
-    known: KnownTools,
     pins: Mutex<Option<PinnedServer>>,
     offered: Mutex<Option<Offered>>,
 }
@@ -57,23 +56,17 @@ impl RemoteServer {
     /// # Errors
     /// Fails as [`ServerConfig::check`] does.
     pub fn new(config: ServerConfig) -> Result<Self, Error> {
-        Self::with(config, KnownTools::new(), None)
+        Self::with(config, ClientHost::default())
     }
 
-    /// Makes a server that shares what is known about tools with other servers, and that may ask a
-    /// person.
+    /// Makes a server that may use what the host provides.
     ///
     /// # Errors
     /// Fails as [`ServerConfig::check`] does.
-    pub fn with(
-        config: ServerConfig,
-        known: KnownTools,
-        elicitor: Option<Arc<dyn Elicitor>>,
-    ) -> Result<Self, Error> {
+    pub fn with(config: ServerConfig, host: ClientHost) -> Result<Self, Error> {
         config.check()?;
         Ok(Self(Arc::new(Inner {
-            supervisor: Supervisor::new(config, elicitor),
-            known,
+            supervisor: Supervisor::new(config, host),
             pins: Mutex::default(),
             offered: Mutex::default(),
         })))
@@ -186,7 +179,7 @@ impl RemoteServer {
     fn admit(&self, definitions: Arc<Vec<Tool>>) -> Offered {
         let config = self.config();
         let names = definitions.iter().map(|tool| tool.name.to_string());
-        self.0.known.set(&config.name, names.collect());
+        self.known().set(&config.name, names.collect());
         let pins = lock(&self.0.pins).clone();
         let mut offered = Offered {
             definitions: Arc::clone(&definitions),
@@ -209,7 +202,7 @@ impl RemoteServer {
                     continue;
                 }
             };
-            match admission::review(tool, &config.name, &self.0.known) {
+            match admission::review(tool, &config.name, self.known()) {
                 Err(reasons) if !reviewed => withhold(reasons),
                 review => {
                     let texts = review.unwrap_or_else(|_| admission::texts_of(tool, &config.name));
@@ -218,6 +211,10 @@ impl RemoteServer {
             }
         }
         offered
+    }
+
+    fn known(&self) -> &KnownTools {
+        &self.0.supervisor.host.known
     }
 
     /// Returns whether a person has reviewed a definition, or why pinning withholds it.

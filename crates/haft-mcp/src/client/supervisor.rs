@@ -16,9 +16,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    config::{Era, ServerConfig},
+    config::{Era, ServerConfig, ServerTransport},
     connection::{ConnectError, Connection, OpenConnection, connect},
-    elicitation::Elicitor,
+    host::ClientHost,
+    oauth::ServerAuth,
     process::StderrTail,
     task::spawn,
 };
@@ -29,6 +30,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// After so many failures in a row, calls fail without waiting.
 const BREAKER_FAILURES: u32 = 5;
+/// How often one attempt to connect may log in.
+const MAX_LOGINS: usize = 2;
 /// A connection that lived so long was not a failure.
 const STABLE: Duration = Duration::from_secs(10);
 /// Changes of a list within this time are one change.
@@ -61,7 +64,7 @@ pub(super) struct Supervisor {
     /// The tools as the server defined them last; `None` before the first list.
     definitions: Mutex<Option<Arc<Vec<Tool>>>>,
     pub(super) stderr: StderrTail,
-    elicitor: Option<Arc<dyn Elicitor>>,
+    pub(super) host: ClientHost,
     /// The detected era, so that a reconnect need not ask again.
     era: Mutex<Era>,
     /// A call waits for a reconnect.
@@ -75,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Supervisor {
-    pub(super) fn new(config: ServerConfig, elicitor: Option<Arc<dyn Elicitor>>) -> Arc<Self> {
+    pub(super) fn new(config: ServerConfig, host: ClientHost) -> Arc<Self> {
         let (state, _) = watch::channel(State::Idle);
         Arc::new(Self {
             era: Mutex::new(config.era),
@@ -83,7 +86,7 @@ impl Supervisor {
             state,
             definitions: Mutex::default(),
             stderr: StderrTail::default(),
-            elicitor,
+            host,
             wanted: Notify::new(),
             stop: CancellationToken::new(),
             started: Mutex::default(),
@@ -109,10 +112,6 @@ impl Supervisor {
     /// The era that was detected, or the configured one.
     pub(super) fn era(&self) -> Era {
         *lock(&self.era)
-    }
-
-    pub(super) fn elicitor(&self) -> Option<&dyn Elicitor> {
-        self.elicitor.as_deref()
     }
 
     pub(super) fn definitions(&self) -> Option<Arc<Vec<Tool>>> {
@@ -173,8 +172,7 @@ impl Supervisor {
     /// Connects and lists the tools.
     async fn open(&self) -> Result<(Connection, OpenConnection), ConnectError> {
         let era = self.era();
-        let (connection, open) =
-            connect(&self.config, era, self.elicitor.clone(), &self.stderr).await?;
+        let (connection, open) = self.connect(era).await?;
         let tools = match connection.list_tools().await {
             Ok(tools) => tools,
             Err(why) => {
@@ -185,6 +183,36 @@ impl Supervisor {
         *lock(&self.era) = connection.era;
         *lock(&self.definitions) = Some(Arc::new(tools));
         Ok((connection, open))
+    }
+
+    /// Connects, with a login if the server wants one and a person can be asked.
+    async fn connect(&self, era: Era) -> Result<(Connection, OpenConnection), ConnectError> {
+        for _ in 0..MAX_LOGINS {
+            let error = match connect(&self.config, era, &self.host, &self.stderr).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => error,
+            };
+            let Some(challenge) = &error.challenge else { return Err(error) };
+            self.login(challenge).await.map_err(|why| ConnectError {
+                message: format!("{}; {why}", error.message),
+                ..error.clone()
+            })?;
+        }
+        connect(&self.config, era, &self.host, &self.stderr).await
+    }
+
+    /// Logs in after a challenge of the server.
+    pub(super) async fn login(&self, challenge: &str) -> Result<(), String> {
+        let (Some(browser), Some(auth)) = (&self.host.browser, self.auth()) else {
+            return Err(format!("log in with `haft mcp login {}`", self.config.name));
+        };
+        auth.login(&**browser, Some(challenge)).await.map_err(|why| why.to_string())
+    }
+
+    fn auth(&self) -> Option<ServerAuth<'_>> {
+        let ServerTransport::Http(endpoint) = &self.config.transport else { return None };
+        let credentials = self.host.credentials.as_ref()?;
+        Some(ServerAuth { server: &self.config.name, endpoint, credentials })
     }
 
     /// Keeps a connection until it ends or the supervisor is stopped, and closes it.

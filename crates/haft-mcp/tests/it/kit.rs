@@ -9,7 +9,7 @@ use std::{
 
 use haft::{BoxFuture, Runtime, ToolCall, ToolRegistry, ToolResult, policy::AllowAll};
 use haft_mcp::client::{
-    ElicitationAnswer, ElicitationRequest, Elicitor, HttpEndpoint, KnownTools, RemoteServer,
+    ClientHost, ElicitationAnswer, ElicitationRequest, Elicitor, HttpEndpoint, RemoteServer,
     ServerConfig, ServerTransport, StdioCommand,
 };
 use serde_json::Value;
@@ -40,7 +40,9 @@ pub(crate) fn server(config: ServerConfig) -> RemoteServer {
 
 /// A server that may ask a person, who says her name.
 pub(crate) fn asking(config: ServerConfig) -> RemoteServer {
-    RemoteServer::with(config, KnownTools::new(), Some(Arc::new(Person))).unwrap()
+    let mut host = ClientHost::default();
+    host.elicitor = Some(Arc::new(Person));
+    RemoteServer::with(config, host).unwrap()
 }
 
 struct Person;

@@ -6,4 +6,3 @@ mod http;
 mod faults;
 mod many;
 mod pinning;
-
