@@ -15,12 +15,11 @@ use rmcp::{
         InputResponses, ServerResult,
     },
     service::ServiceError,
-    transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    connection::Connection,
+    connection::{Connection, challenge_of},
     elicitation,
     supervisor::{State, Supervisor},
 };
@@ -232,22 +231,6 @@ impl RemoteTool {
             }
         }
     }
-}
-
-/// The challenge of a server that refused a request for its token.
-fn challenge_of(error: &ServiceError) -> Option<String> {
-    let ServiceError::TransportSend(error) = error else { return None };
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error.error.as_ref());
-    while let Some(current) = source {
-        if let Some(refused) = current.downcast_ref::<AuthRequiredError>() {
-            return Some(refused.www_authenticate_header.clone());
-        }
-        if let Some(refused) = current.downcast_ref::<InsufficientScopeError>() {
-            return Some(refused.www_authenticate_header.clone());
-        }
-        source = current.source();
-    }
-    None
 }
 
 /// The text of a result that is an error.

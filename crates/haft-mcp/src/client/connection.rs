@@ -22,8 +22,11 @@ use rmcp::{
         RunningServiceCancellationToken, ServiceError,
     },
     transport::{
-        AuthClient, async_rw::AsyncRwTransport,
-        streamable_http_client::StreamableHttpClientTransport,
+        AuthClient,
+        async_rw::AsyncRwTransport,
+        streamable_http_client::{
+            AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransport,
+        },
     },
 };
 
@@ -89,6 +92,22 @@ impl From<ClientInitializeError> for ConnectError {
             message: error.to_string(),
         }
     }
+}
+
+/// The challenge of a server that refused a request for its token.
+pub(super) fn challenge_of(error: &ServiceError) -> Option<String> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error.error.as_ref());
+    while let Some(current) = source {
+        if let Some(refused) = current.downcast_ref::<AuthRequiredError>() {
+            return Some(refused.www_authenticate_header.clone());
+        }
+        if let Some(refused) = current.downcast_ref::<InsufficientScopeError>() {
+            return Some(refused.www_authenticate_header.clone());
+        }
+        source = current.source();
+    }
+    None
 }
 
 /// Opens a connection.
@@ -189,7 +208,7 @@ impl OpenConnection {
 
 impl Connection {
     /// Lists all tools of the server. A server without tools has an empty list.
-    pub(super) async fn list_tools(&self) -> Result<Vec<Tool>, String> {
+    pub(super) async fn list_tools(&self) -> Result<Vec<Tool>, ConnectError> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
@@ -197,22 +216,29 @@ impl Connection {
             params.cursor = cursor.clone();
             let page = tokio::time::timeout(PAGE_TIMEOUT, self.peer.list_tools(Some(params)))
                 .await
-                .map_err(|_| format!("no list of tools within {PAGE_TIMEOUT:?}"))?
-                .map_err(|why| format!("it did not list its tools: {why}"))?;
+                .map_err(|_| {
+                    ConnectError::new(format!("no list of tools within {PAGE_TIMEOUT:?}"))
+                })?
+                .map_err(|why| {
+                    let challenge = challenge_of(&why);
+                    let message = format!("it did not list its tools: {why}");
+                    ConnectError { message, needs_login: challenge.is_some(), challenge }
+                })?;
             tools.extend(page.tools);
             if tools.len() > MAX_TOOLS {
-                return Err(format!("it lists more than {MAX_TOOLS} tools"));
+                let message = format!("it lists more than {MAX_TOOLS} tools");
+                return Err(ConnectError::new(message));
             }
             match page.next_cursor {
                 // A cursor that does not move would never end.
                 Some(next) if cursor.as_ref() == Some(&next) => {
-                    return Err("its list of tools has a cursor that repeats".to_owned());
+                    return Err(ConnectError::new("its list of tools has a cursor that repeats"));
                 }
                 Some(next) => cursor = Some(next),
                 None => return Ok(tools),
             }
         }
-        Err(format!("its list of tools has more than {MAX_PAGES} pages"))
+        Err(ConnectError::new(format!("its list of tools has more than {MAX_PAGES} pages")))
     }
 
     /// Waits until the list of tools changes.

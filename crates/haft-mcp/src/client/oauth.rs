@@ -136,12 +136,17 @@ impl ServerAuth<'_> {
         let mut manager =
             AuthorizationManager::new_with_oauth_http_client(url.as_str(), Arc::new(transport))
                 .await?;
-        manager.set_credential_store(ServerCredentials {
+        manager.set_credential_store(self.kept()?);
+        Ok(manager)
+    }
+
+    fn kept(&self) -> Result<ServerCredentials, AuthError> {
+        let url = http::checked_url(&self.endpoint.url).map_err(AuthError::InternalError)?;
+        Ok(ServerCredentials {
             server: self.server.to_owned(),
             url: url.to_string(),
             store: Arc::clone(self.credentials),
-        });
-        Ok(manager)
+        })
     }
 
     /// Logs in: a person allows it in a browser, and the tokens are kept.
@@ -152,8 +157,8 @@ impl ServerAuth<'_> {
     ) -> Result<(), AuthError> {
         let settings = self.endpoint.oauth.clone().unwrap_or_default();
         let mut manager = self.empty_manager().await?;
-        let known = manager.initialize_from_store().await.unwrap_or(false);
-        let granted = if known { manager.get_current_scopes().await } else { Vec::new() };
+        let kept = self.kept()?.load().await?;
+        let granted = kept.map(|kept| kept.granted_scopes).unwrap_or_default();
         let resolution = manager.resolve_metadata_from_challenge(challenge).await?;
         manager.set_metadata(resolution.metadata);
         let mut request =

@@ -169,36 +169,39 @@ impl Supervisor {
         self.state.send_replace(State::Closed);
     }
 
-    /// Connects and lists the tools.
+    /// Connects and lists the tools, with a login if the server wants one and a person can be asked.
     async fn open(&self) -> Result<(Connection, OpenConnection), ConnectError> {
-        let era = self.era();
-        let (connection, open) = self.connect(era).await?;
+        let mut logins = 0;
+        loop {
+            let error = match self.open_once().await {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error,
+            };
+            let Some(challenge) = error.challenge.clone().filter(|_| logins < MAX_LOGINS) else {
+                return Err(error);
+            };
+            logins += 1;
+            self.login(&challenge).await.map_err(|why| ConnectError {
+                message: format!("{}; {why}", error.message),
+                needs_login: true,
+                challenge: None,
+            })?;
+        }
+    }
+
+    async fn open_once(&self) -> Result<(Connection, OpenConnection), ConnectError> {
+        let (connection, open) =
+            connect(&self.config, self.era(), &self.host, &self.stderr).await?;
         let tools = match connection.list_tools().await {
             Ok(tools) => tools,
-            Err(why) => {
+            Err(error) => {
                 open.close().await;
-                return Err(ConnectError::new(why));
+                return Err(error);
             }
         };
         *lock(&self.era) = connection.era;
         *lock(&self.definitions) = Some(Arc::new(tools));
         Ok((connection, open))
-    }
-
-    /// Connects, with a login if the server wants one and a person can be asked.
-    async fn connect(&self, era: Era) -> Result<(Connection, OpenConnection), ConnectError> {
-        for _ in 0..MAX_LOGINS {
-            let error = match connect(&self.config, era, &self.host, &self.stderr).await {
-                Ok(connected) => return Ok(connected),
-                Err(error) => error,
-            };
-            let Some(challenge) = &error.challenge else { return Err(error) };
-            self.login(challenge).await.map_err(|why| ConnectError {
-                message: format!("{}; {why}", error.message),
-                ..error.clone()
-            })?;
-        }
-        connect(&self.config, era, &self.host, &self.stderr).await
     }
 
     /// Logs in after a challenge of the server.

@@ -112,11 +112,18 @@ async fn call_all(server: &RemoteServer, context: &Value) {
             .collect(),
     };
     for (name, arguments) in calls {
-        let arguments = if arguments.is_null() { json!({}) } else { arguments };
+        let arguments = without_nulls(arguments);
         let turn = runtime.run().turn().await.expect("there is a runtime");
         let results = turn.run(vec![ToolCall::new("c", name.as_str(), arguments)]).await;
         results.iter().for_each(|result| eprintln!("{name}: {}", result.text()));
     }
+}
+
+/// An argument that is null is one that was left out: the tools of the suite have no other.
+fn without_nulls(arguments: Value) -> Value {
+    let mut arguments = arguments.as_object().cloned().unwrap_or_default();
+    arguments.retain(|_, value| !value.is_null());
+    Value::Object(arguments)
 }
 
 /// The smallest arguments that a schema of the suite accepts.
