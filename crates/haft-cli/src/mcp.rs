@@ -103,6 +103,11 @@ fn list(setup: &Setup, no_start: bool, output: args::Output) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
+/// A number of tools.
+fn tools(count: usize) -> String {
+    if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") }
+}
+
 fn state_of(
     entry: &McpEntry,
     status: Option<&ServerStatus>,
@@ -114,7 +119,7 @@ fn state_of(
         (None, None) => (DIM, "not started".to_owned()),
         (Some(status), None) => match (status.state, &status.error) {
             (ServerState::Ready, _) => {
-                let mut text = format!("{} tools", status.tools);
+                let mut text = tools(status.tools);
                 if !status.withheld.is_empty() {
                     text.push_str(&format!(", {} withheld", status.withheld.len()));
                 }
@@ -247,14 +252,16 @@ fn pin(
         }
     }
     let count = now.tools.len();
+    let tools_text = self::tools(count);
     let file = entry.keep_pins(now)?;
     if output.json {
         let whole = json!({"server": name, "tools": count, "changes": changes, "file": file});
         style::print(format_args!("{whole}\n"))?;
     } else {
         style::print_page(format!(
-            "{}pinned {count} tools of {name} in {}\n",
+            "{}pinned {} of {name} in {}\n",
             changes.iter().map(change_text).collect::<String>(),
+            tools_text,
             style::visible(&file.display().to_string())
         ))?;
     }

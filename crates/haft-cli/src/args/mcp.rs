@@ -9,11 +9,9 @@ use super::{Output, Rules};
 pub(crate) const MCP_HELP: &str = "Examples:
   haft mcp list                                     the servers, and whether they answer
   haft mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
-  haft mcp add hub --url https://hub.example/mcp --token-env HUB_TOKEN
   haft mcp get files                                its tools, and which are withheld
   haft mcp diff                                     what has changed since it was pinned
   haft mcp pin files                                accept its tools as they are now
-  haft mcp login hub                                log in with a browser
 
 Servers are read from `[mcp.servers.*]` of `haft.toml`, from `.mcp.json`, `.cursor/mcp.json` and
 `.vscode/mcp.json` of the directory, and from your own files of Claude Code, Cursor and codex.
@@ -50,9 +48,8 @@ pub(crate) enum Mcp {
     },
     /// Add a server to a configuration file
     #[command(after_help = "Examples:
-  haft mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
-  haft mcp add hub --url https://hub.example/mcp
-  haft mcp add hub --url https://hub.example/mcp --to .mcp.json
+  haft mcp add memory -- npx -y @modelcontextprotocol/server-memory
+  haft mcp add hub --url https://hub.example/mcp --token-env HUB_TOKEN --to .mcp.json
 
 Without `--to` it is added to your own file, `~/.config/haft/config.toml`.")]
     Add(AddServer),
@@ -72,7 +69,7 @@ Without `--to` it is added to your own file, `~/.config/haft/config.toml`.")]
     /// Accept the tools of a server as they are now
     #[command(after_help = "Examples:
   haft mcp pin files
-  haft mcp pin files read_file write_file      only these tools, also if they look suspicious
+  haft mcp pin files read_file      only this tool, also if it looks suspicious
 
 The definitions are kept in `haft.lock`. A tool that changes, or that is new, is withheld until it
 is pinned. Pinning a tool by its name also admits one that was withheld as suspicious: read it
