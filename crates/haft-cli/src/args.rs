@@ -3,6 +3,7 @@
 //! Types and texts only. Each command is implemented in the file of its name.
 
 mod agent;
+mod mcp;
 mod operator;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use haft::{
 
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
+    mcp::{AddServer, Mcp},
     operator::{Hooks, ListTools, Shell},
 };
 use crate::style;
@@ -173,6 +175,9 @@ or has changed is listed and asked about again.")]
   haft hooks test PreToolUse --tool Bash < fixture.json"
     )]
     Hooks(Hooks),
+    /// List, add, pin and log in to MCP servers
+    #[command(subcommand, after_help = mcp::MCP_HELP)]
+    Mcp(Mcp),
     /// Classify shell commands without running them
     #[command(
         subcommand,

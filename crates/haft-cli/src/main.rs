@@ -18,6 +18,10 @@ mod run_store;
 mod demo;
 mod tools;
 mod skills;
+mod mcp;
+mod mcp_edit;
+mod mcp_login;
+mod mcp_servers;
 mod tool_cost;
 mod tool_list;
 mod tool_status;
@@ -130,6 +134,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
+        Cmd::Mcp(args) => return mcp::run(args, &host_env()?),
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
             return tools::run(args, |location, rules| Setup::open(&host_env_in(location)?, rules));

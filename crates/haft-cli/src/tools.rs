@@ -79,8 +79,8 @@ fn names(setup: Option<&Setup>) -> Result<(), Problem> {
 }
 
 fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
-    let (runtime, statuses) = tool_status::of_all(setup)?;
-    let tools = runtime.registry().own().zip(&statuses);
+    let (runtime, judged) = tool_status::of_all(setup)?;
+    let tools = judged.iter().map(|(entry, status)| (&**entry, status));
     let skills = skills::find(setup);
     skills::note_findings(&skills, setup);
     let agents = sub_agents::find(setup, runtime.registry());
@@ -109,10 +109,11 @@ fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
 }
 
 fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> {
-    let (runtime, statuses) = tool_status::of_all(setup)?;
-    let registry = runtime.registry();
-    let Some(entry) = builtin::find(registry, tool) else {
-        let names = registry.own().map(|e| e.name().as_str());
+    let (runtime, judged) = tool_status::of_all(setup)?;
+    let own = builtin::find(runtime.registry(), tool).map(|entry| entry.name().clone());
+    let name = own.as_ref().map_or(tool, |own| own.as_str());
+    let Some((entry, status)) = judged.iter().find(|(entry, _)| *entry.name() == name) else {
+        let names = judged.iter().map(|(entry, _)| entry.name().as_str());
         let problem = Problem::new(format!("there is no tool called `{tool}`"));
         return Err(match builtin::missing_hint(tool, setup) {
             Some(hint) => problem.hint(hint),
@@ -121,10 +122,9 @@ fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> 
                 .hint("`haft tools list` lists the tools"),
         });
     };
-    let at = registry.own().position(|own| own.name() == entry.name());
     let shown = ShownTool {
         entry,
-        status: at.and_then(|at| statuses.into_iter().nth(at)),
+        status: Some(status.clone()),
         location: BodyPlace::of(&entry.manifest())?,
         limits: Limits::of(entry, setup),
         layers: runtime.layers_of(entry),

@@ -21,10 +21,11 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     inventory::Inventory,
+    mcp_servers,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     sub_agents::{self, FoundAgent, FoundAgents},
-    trust_effects::TrustEffects,
+    trust_effects::{self, TrustEffects},
     trust_file,
 };
 
@@ -191,6 +192,10 @@ impl Listing {
         for directory in &inventory.agents {
             shown.add_agents(directory, book);
         }
+        let directories = site.directories().map(Path::to_owned);
+        for (path, directory, text) in mcp_servers::files_of(directories, root)? {
+            shown.add_mcp_servers(&path, directory, &text, book);
+        }
         let known = book.trusted_by(root, trust_file::identify);
         if let Some(known) = known.filter(|known| known.directory == *root) {
             let gone = known.files.keys().filter(|name| !shown.entry.files.contains_key(*name));
@@ -268,6 +273,23 @@ impl Listing {
         self.problems.extend(found.problems);
         if !effects.parts.is_empty() {
             self.brings.push((directory.to_owned(), effects));
+        }
+    }
+
+    /// Adds a file of MCP servers.
+    fn add_mcp_servers(&mut self, path: &Path, directory: PathBuf, text: &str, book: &TrustedDirs) {
+        let at = path.strip_prefix(&self.entry.directory).unwrap_or(path).display().to_string();
+        match trust_effects::servers_of(text) {
+            Ok(servers) => {
+                let effects = TrustEffects {
+                    servers: servers.into_iter().map(|server| (at.clone(), server)).collect(),
+                    parts: vec![path.to_owned()],
+                    ..TrustEffects::default()
+                };
+                self.brings.push((directory, effects));
+                self.add_file(path, Some(text.as_bytes().to_vec()), book);
+            }
+            Err(why) => self.problems.push(format!("`{at}`: {why}")),
         }
     }
 
@@ -370,7 +392,8 @@ impl Listing {
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
             "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"),
             "model": all(|b| &b.model, "sets"), "skills": all(|b| &b.skills, "skill"),
-            "agents": all(|b| &b.agents, "agent"), "roots": roots,
+            "agents": all(|b| &b.agents, "agent"), "mcp_servers": all(|b| &b.servers, "server"),
+            "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }
 }

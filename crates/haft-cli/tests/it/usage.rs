@@ -10,7 +10,7 @@ use crate::{Ran, TempDir, command, file, haft};
 const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
 
 /// Every command.
-pub(crate) const COMMANDS: [&str; 31] = [
+pub(crate) const COMMANDS: [&str; 39] = [
     "",
     "demo",
     "run",
@@ -42,6 +42,14 @@ pub(crate) const COMMANDS: [&str; 31] = [
     "exit-codes",
     "result",
     "doctor",
+    "mcp",
+    "mcp list",
+    "mcp get",
+    "mcp add",
+    "mcp pin",
+    "mcp diff",
+    "mcp login",
+    "mcp remove",
 ];
 
 #[test]

@@ -59,6 +59,18 @@ pub(super) fn merge(mut files: Vec<FileContent>, options: &LoadOptions) -> Polic
         }
         setup.sandbox.add(content.sandbox);
         setup.model.add(content.model);
+        for server in content.mcp_servers {
+            match setup.mcp_servers.iter().find(|known| known.name == server.name) {
+                None => setup.mcp_servers.push(server),
+                Some(known) => {
+                    let message = format!(
+                        "the MCP server `{}` is also declared at {}, and that declaration is used",
+                        known.name, known.location
+                    );
+                    setup.notes.push(FileNote { location: server.location, message });
+                }
+            }
+        }
         setup.rules.extend(content.rules);
         setup.notes.extend(content.notes);
         let mut open: Option<(SourceLocation, usize)> = None;
@@ -135,6 +147,10 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
     if let Some(location) = content.model.location.take() {
         ignored.add("section `[model]`", &location);
         content.model = ModelSettings::default();
+    }
+    // It starts a program, or sends arguments of calls to a host.
+    for server in content.mcp_servers.drain(..) {
+        ignored.add("MCP server", &server.location);
     }
     if let Some(location) = content.about_location.take() {
         for _ in content.about.values().flatten() {

@@ -1,0 +1,15 @@
+//! The MCP client against servers that behave well and badly.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "the helpers belong to the tests; a test runs tasks of its own"
+)]
+
+mod kit;
+mod stdio;
+mod http;
+mod faults;
+mod many;
+mod pinning;
+mod attacks;
