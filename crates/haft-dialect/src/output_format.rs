@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Dialect, ExportOptions, StrictMode, ToolDefinition};
+use crate::{Dialect, ExportOptions, Loss, LossKind, StrictMode, ToolDefinition};
 
 /// The name of the format, where a provider wants one.
 const NAME: &str = "answer";
@@ -69,15 +69,17 @@ impl Dialect {
         }
     }
 
-    /// The schema in the keywords that the provider enforces, if that loses nothing: the rules are
-    /// those of a strict tool. An optional property would be required and null, so it loses.
+    /// The schema in the keywords that the provider enforces, if every answer that matches it
+    /// matches the source: the rules are those of a strict tool. It may be narrower, such as
+    /// without additional properties. An optional property would be required and null.
     fn enforced_schema(self, schema: &Value, pointer: &str) -> Option<Value> {
         let definition = ToolDefinition::new(NAME, "", schema);
         let options = ExportOptions::default().strict(StrictMode::On);
         let shown = self.export_tool(&definition, &options);
-        let is_same = shown.strict && shown.is_exact() && shown.renamed().next().is_none();
+        let is_sound = |loss: &Loss| matches!(loss.kind, LossKind::Exact | LossKind::Narrowed);
+        let is_sound = shown.strict && shown.report.iter().all(is_sound);
         let exported = shown.tool.as_ref()?.pointer(pointer)?;
-        (is_same && has_same_required(schema, exported)).then(|| exported.clone())
+        (is_sound && has_same_required(schema, exported)).then(|| exported.clone())
     }
 }
 
@@ -133,7 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn schema_that_is_not_enforced_exactly_is_not_strict() {
+    fn schema_that_is_enforced_more_narrowly_is_strict() {
+        let mut open = closed();
+        open.as_object_mut().unwrap().remove("additionalProperties");
+        let chat = Value::from(Dialect::OpenAiChat.output_format(&open, true).unwrap());
+        assert_eq!(chat["response_format"]["json_schema"]["strict"], true, "{chat}");
+        let schema = &chat["response_format"]["json_schema"]["schema"];
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(Dialect::Anthropic.output_format(&open, true).is_some());
+    }
+
+    #[test]
+    fn schema_with_optional_properties_is_not_strict() {
         let optional = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let chat = Value::from(Dialect::OpenAiChat.output_format(&optional, true).unwrap());
         assert_eq!(chat["response_format"]["json_schema"]["strict"], false);

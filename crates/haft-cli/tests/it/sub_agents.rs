@@ -13,7 +13,7 @@ const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews a change.\ntoo
     disallowedTools: Bash\nmaxTurns: 3\nmodel: script:reviewer.jsonl\ncolor: red\n---\nReview it.\n";
 
 /// The reviewer sees `read_file` and neither `shell` nor itself, and reads a file.
-const REVIEWER_SCRIPT: &str = r#"{"expect": {"tools": ["read_file"], "not_tools": ["shell", "reviewer"]}, "calls": [{"id": "r", "name": "read_file", "arguments": {"path": "notes.txt"}}]}
+const REVIEWER_SCRIPT: &str = r#"{"expect": {"tools": ["read_file"], "not_tools": ["shell", "reviewer"]}, "calls": [{"id": "r", "name": "read_file", "arguments": {"file_path": "notes.txt"}}]}
 {"text": "The notes say: {{result:r}}"}
 "#;
 

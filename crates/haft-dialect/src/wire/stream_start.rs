@@ -34,8 +34,8 @@ impl StreamStart {
     /// ```
     /// use haft_dialect::StreamStart;
     ///
-    /// let overloaded = b"data: {\"type\": \"error\", \"error\": {\"type\": \"overloaded_error\"}}\n";
-    /// assert!(matches!(StreamStart::of(overloaded), StreamStart::Failed { status: 529, .. }));
+    /// let busy = b"data: {\"type\": \"error\", \"error\": {\"type\": \"overloaded_error\"}}\n";
+    /// assert!(matches!(StreamStart::of(busy), StreamStart::Failed { status: 529, .. }));
     /// assert_eq!(StreamStart::of(b"event: ping\ndata: {\"type\""), StreamStart::Pending);
     /// ```
     #[must_use]

@@ -1,6 +1,9 @@
 //! A whole run with each provider, streamed and not: request, call, result, answer, usage, cost.
 
-use haft::agent::{Agent, AgentEvent, RunStatus, Usage};
+use haft::{
+    Runtime,
+    agent::{Agent, AgentEvent, RunStatus, Runner, Usage},
+};
 use haft_models::Provider;
 
 use crate::{
@@ -93,4 +96,38 @@ async fn extra_fields_are_merged_into_the_request() {
     let config = server.requests()[0].body["generationConfig"].clone();
     assert_eq!(config["temperature"], 0.5);
     assert!(config["maxOutputTokens"].is_u64(), "{config}");
+}
+
+#[haft::arguments]
+struct City {
+    name: String,
+    people: u64,
+}
+
+#[tokio::test]
+async fn typed_run_asks_for_structured_output_where_the_provider_has_it() {
+    let answer = r#"{"name": "Oslo", "people": 717710}"#;
+    for provider in PROVIDERS {
+        for has_tools in [true, false] {
+            let server = Server::start(vec![wire::answer(provider, true, Some(answer))]).await;
+            let agent = Agent::new("geographer", model(provider, &server).build().unwrap());
+            let runner = match has_tools {
+                true => runner(),
+                false => Runner::new(Runtime::builder().build().unwrap()),
+            };
+            let typed = runner.run_typed::<City>(&agent, "How large is Oslo?").await.unwrap();
+            let city = typed.output.map(|city| (city.name, city.people));
+            assert_eq!(city, Some(("Oslo".to_owned(), 717_710)), "{provider}");
+            let body = server.requests()[0].body.clone();
+            let pointer = match provider {
+                Provider::Anthropic => "/output_config/format/schema",
+                Provider::OpenAi => "/text/format/schema",
+                Provider::Gemini => "/generationConfig/responseJsonSchema",
+                _ => "/response_format/json_schema/schema",
+            };
+            let is_asked = body.pointer(&format!("{pointer}/properties/people")).is_some();
+            let writes_at_once = matches!(provider, Provider::Gemini | Provider::Compatible);
+            assert_eq!(is_asked, !(has_tools && writes_at_once), "{provider}: {body}");
+        }
+    }
 }
