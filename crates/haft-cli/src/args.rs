@@ -4,6 +4,7 @@
 
 mod agent;
 mod operator;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ use haft::{
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
     operator::{Hooks, ListTools, Shell},
+    serve::Serve,
 };
 use crate::style;
 
@@ -118,6 +120,9 @@ A response that was truncated, or that has no stop reason, is answered and none 
 The assistant message alone, as a history has it, is accepted too: that form has no stop reason in
 any provider's format, so it counts as complete, and a note says so.")]
     Dispatch(Dispatch),
+    /// Serve the tools to MCP clients, under the rules of the workspace
+    #[command(after_help = serve::SERVE_HELP)]
+    Serve(Serve),
     /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
   haft result list

@@ -7,6 +7,7 @@ mod args;
 mod run;
 mod chat;
 mod runs;
+mod serve;
 mod agent_setup;
 mod model;
 mod model_key;
@@ -113,6 +114,10 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Call(args) => {
             let host = host_env_in(&args.place)?;
             return call::run(args, Setup::open(&host, &args.rules)?, &host);
+        }
+        Cmd::Serve(args) => {
+            let host = host_env_in(&args.place)?;
+            return serve::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Dispatch(args) => {
             let host = host_env_in(&args.place)?;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use haft::{Run, Runtime, registry::ToolView};
+use haft::{Run, host::RunBuilder, registry::ToolView};
 
 use super::call_peer::CallPeers;
 
@@ -38,14 +38,13 @@ pub(super) struct Conversation {
 
 impl Conversation {
     pub(super) fn open(
-        runtime: &Runtime,
+        run: RunBuilder,
         principal: &Principal,
         view: ToolView,
         id: &str,
     ) -> Arc<Self> {
         let peers = Arc::<CallPeers>::default();
-        let run = runtime
-            .run_builder()
+        let run = run
             .user(principal.as_str())
             .session(format!("mcp-{id}"))
             .view(view)

@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use haft::{FailureCode, Runtime, ToolCall, Turn, registry::ToolView, tool::CallId};
+use haft::{
+    FailureCode, Runtime, ToolCall, Turn, host::RunBuilder, registry::ToolView, tool::CallId,
+};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -60,6 +62,7 @@ pub(super) struct Settings {
     pub(super) version: String,
     pub(super) instructions: Option<String>,
     pub(super) view: Arc<dyn Fn(&str) -> ToolView + Send + Sync>,
+    pub(super) run: Arc<dyn Fn(RunBuilder) -> RunBuilder + Send + Sync>,
     /// A call that takes longer is answered with a task, if the client knows tasks.
     pub(super) task_after: Duration,
     /// How long a question to a client may stay open.
@@ -104,7 +107,8 @@ impl ServerCore {
         let id = Sealer::id().unwrap_or_default();
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let view = (self.settings.view)(principal.as_str());
-        Conversation::open(&self.runtime, principal, view, &id)
+        let run = (self.settings.run)(self.runtime.run_builder());
+        Conversation::open(run, principal, view, &id)
     }
 
     /// Returns the conversation of a caller that has no session.

@@ -39,7 +39,7 @@ mod tool_list;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use haft::{Error, ErrorKind, Runtime, registry::ToolView};
+use haft::{Error, ErrorKind, Runtime, host::RunBuilder, registry::ToolView};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -82,6 +82,7 @@ impl McpServer {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 instructions: None,
                 view: Arc::new(|_| ToolView::all()),
+                run: Arc::new(|run| run),
                 // A client that polls should not do so for calls of the usual length.
                 task_after: Duration::from_secs(10),
                 question_timeout,
@@ -169,6 +170,15 @@ impl McpServerBuilder {
     /// Sets the tools that each caller sees, by the name of its token; the local user is `local`.
     pub fn view(mut self, view: impl Fn(&str) -> ToolView + Send + Sync + 'static) -> Self {
         self.settings.view = Arc::new(view);
+        self
+    }
+
+    /// Sets up each client's run: its working directory, its budget.
+    pub fn run(
+        mut self,
+        set_up: impl Fn(RunBuilder) -> RunBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.run = Arc::new(set_up);
         self
     }
 

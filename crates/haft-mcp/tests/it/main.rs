@@ -1,1 +1,7 @@
 //! Tests of the MCP server against clients.
+
+mod approvals;
+mod calls;
+mod client;
+mod http;
+mod results;
