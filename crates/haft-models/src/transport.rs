@@ -35,7 +35,7 @@ pub(crate) struct ClientOptions<'a> {
 /// Makes a client.
 pub(crate) fn client(options: &ClientOptions<'_>) -> Result<Client, Error> {
     let mut client = Client::builder()
-        .use_preconfigured_tls(tls(options.ca_roots)?)
+        .tls_backend_preconfigured(tls(options.ca_roots)?)
         .redirect(Policy::none())
         .referer(false)
         .no_proxy()

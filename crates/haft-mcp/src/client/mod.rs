@@ -1,1 +1,36 @@
 //! Tools of MCP servers as tools of a registry.
+//!
+//! A [`RemoteServer`] is a source of tools: it connects, lists, and calls. Its tools are ordinary
+//! tools. What their server says about them tightens and never relaxes, unless the server is
+//! trusted; their results are untrusted content.
+
+mod task;
+mod config;
+mod elicitation;
+mod handler;
+mod http;
+mod oauth_http;
+mod oauth;
+mod host;
+mod process;
+mod bounded_lines;
+mod connection;
+mod supervisor;
+mod admission;
+mod pins;
+mod call;
+mod remote_tool;
+mod server;
+
+pub use self::{
+    admission::KnownTools,
+    config::{
+        Era, HttpEndpoint, Pinning, ServerConfig, ServerTransport, ServerTrust, StdioCommand,
+        is_server_name,
+    },
+    elicitation::{ElicitationAnswer, ElicitationKind, ElicitationRequest, Elicitor},
+    host::ClientHost,
+    oauth::{Browser, Credentials, OAuthSettings},
+    pins::{FieldChange, Lockfile, PinChange, PinnedServer, PinnedTool},
+    server::{RemoteServer, ServerState, ServerStatus, WithheldTool},
+};

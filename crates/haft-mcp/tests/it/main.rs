@@ -1,7 +1,9 @@
-//! Tests of the MCP server against clients.
+//! The MCP client and server, against peers that behave well and badly.
 
-mod approvals;
-mod calls;
-mod client;
+mod kit;
+mod stdio;
 mod http;
-mod results;
+mod faults;
+mod many;
+mod pinning;
+mod server;

@@ -7,7 +7,7 @@ use haft::{
 use haft_mcp::server::McpServer;
 use serde_json::json;
 
-use crate::client::{Client, runtime};
+use super::client::{Client, runtime};
 
 #[tokio::test]
 async fn large_result_is_a_preview_and_a_link_that_is_read_in_ranges() {

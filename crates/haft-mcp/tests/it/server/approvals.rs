@@ -13,7 +13,7 @@ use haft::{
 use haft_mcp::server::{ClientApprover, McpServer, McpServerBuilder};
 use serde_json::{Value, json};
 
-use crate::client::{Client, runtime};
+use super::client::{Client, runtime};
 
 /// A tool that needs approval, and counts how often it ran.
 fn delete(runs: &Arc<AtomicUsize>) -> DynTool {

@@ -16,7 +16,7 @@ use haft::{
 use haft_mcp::server::McpServer;
 use serde_json::{Value, json};
 
-use crate::client::{Client, echo, runtime};
+use super::client::{Client, echo, runtime};
 
 fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Does it.").read_only().capabilities(Capabilities::NONE)

@@ -1,0 +1,251 @@
+//! One call of a remote tool: waits for the connection, sends the request, answers the server's
+//! questions, and maps every end to an output or a failure.
+//!
+//! INVARIANT: a call whose end was not observed is `unknown_outcome`, unless the tool only reads.
+
+use std::{sync::Arc, time::Duration};
+
+use haft::{
+    Failure, FailureCode, Output, ToolContext,
+    tool::{Execution, RetryHint},
+};
+use rmcp::{
+    model::{
+        CallToolRequestParams, CallToolResult, ContentBlock, InputRequest, InputRequiredResult,
+        InputResponses, ServerResult,
+    },
+    service::ServiceError,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    connection::{Connection, challenge_of},
+    elicitation,
+    supervisor::{State, Supervisor},
+};
+use crate::content;
+
+/// How long a call waits for a server that is reconnecting.
+const RECONNECT_WAIT: Duration = Duration::from_secs(30);
+/// How many times one call may lead to a login, for more scopes or a new token.
+const MAX_LOGINS: usize = 2;
+/// How many times one call may ask for input.
+const MAX_ROUNDS: usize = 10;
+
+/// A remote tool, as the body of a call sees it.
+pub(super) struct RemoteTool {
+    pub(super) server: Arc<Supervisor>,
+    /// The server's own name of the tool.
+    pub(super) name: String,
+    /// Whether the tool changes nothing, as far as its server is trusted to say so.
+    pub(super) reads_only: bool,
+}
+
+impl RemoteTool {
+    /// Calls the tool.
+    pub(super) async fn call(
+        &self,
+        arguments: &Value,
+        cx: &ToolContext,
+    ) -> Result<Output, Failure> {
+        let arguments: Map<String, Value> = arguments.as_object().cloned().unwrap_or_default();
+        let connection = tokio::select! {
+            biased;
+            () = cx.cancelled() => {
+                return Err(Failure::new(FailureCode::Cancelled, "cancelled before it was sent")
+                    .with_execution(Execution::NotStarted));
+            }
+            connection = self.ready() => connection?,
+        };
+        let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut logins = 0;
+        for _ in 0..MAX_ROUNDS {
+            let response = tokio::select! {
+                biased;
+                // Dropping the other future cancels the request at the server.
+                () = cx.cancelled() => return Err(self.cancelled()),
+                response = connection.call(params.clone(), &self.server.config, cx) => response,
+            };
+            match response {
+                Ok(ServerResult::CallToolResult(result)) => return self.output(result),
+                Ok(ServerResult::InputRequiredResult(result)) => {
+                    params.request_state = result.request_state.clone();
+                    params.input_responses = self.answers(result, cx).await?;
+                }
+                Ok(_) => {
+                    return Err(Failure::failed(format!(
+                        "MCP server `{}` answered with something that is not a result of a tool",
+                        self.server.config.name
+                    )));
+                }
+                Err(error) => match challenge_of(&error) {
+                    // The server refused the request, so nothing has happened yet.
+                    Some(challenge) if logins < MAX_LOGINS => {
+                        logins += 1;
+                        self.login(&challenge, cx).await?;
+                    }
+                    _ => return Err(self.failure(error)),
+                },
+            }
+        }
+        Err(Failure::failed(format!(
+            "MCP server `{}` asked for input more than {MAX_ROUNDS} times",
+            self.server.config.name
+        )))
+    }
+
+    /// Waits for the connection, if the server is about to have one.
+    async fn ready(&self) -> Result<Arc<Connection>, Failure> {
+        let mut state = self.server.state.subscribe();
+        let wait = async {
+            loop {
+                match &*state.borrow_and_update() {
+                    State::Ready(connection) => return Ok(Arc::clone(connection)),
+                    State::Failed { error, is_open: true } => {
+                        return Err(self.unreachable(&error.message));
+                    }
+                    State::Closed | State::Idle => {
+                        return Err(self.unreachable("it is closed"));
+                    }
+                    State::Failed { .. } => self.server.want(),
+                    State::Starting => {}
+                }
+                if state.changed().await.is_err() {
+                    return Err(self.unreachable("it is closed"));
+                }
+            }
+        };
+        tokio::time::timeout(RECONNECT_WAIT, wait)
+            .await
+            .unwrap_or_else(|_| Err(self.unreachable("it is still starting")))
+    }
+
+    fn unreachable(&self, why: &str) -> Failure {
+        let name = &self.server.config.name;
+        Failure::new(FailureCode::CircuitOpen, format!("MCP server `{name}` is not reachable"))
+            .with_next("continue without this server, or try again later")
+            .with_source(why.to_owned())
+    }
+
+    fn output(&self, result: CallToolResult) -> Result<Output, Failure> {
+        if result.is_error == Some(true) {
+            return Err(Failure::failed(error_text(&result)));
+        }
+        content::output(result).map_err(|why| {
+            Failure::new(FailureCode::BadOutput, "the server sent a result that cannot be read")
+                .with_source(why)
+        })
+    }
+
+    /// Answers the questions of a server, as far as a person can be asked.
+    async fn answers(
+        &self,
+        result: InputRequiredResult,
+        cx: &ToolContext,
+    ) -> Result<Option<InputResponses>, Failure> {
+        let Some(requests) = result.input_requests else { return Ok(None) };
+        let mut answers = InputResponses::new();
+        for (key, request) in requests {
+            let answer = match request {
+                InputRequest::Elicitation(request) => {
+                    let name = &self.server.config.name;
+                    let asked = elicitation::answer(
+                        name,
+                        self.server.host.elicitor.as_deref(),
+                        request.params,
+                    );
+                    let answer = tokio::select! {
+                        () = cx.cancelled() => return Err(self.cancelled()),
+                        answer = asked => answer,
+                    };
+                    serde_json::to_value(answer)
+                }
+                // The answer that shares nothing.
+                InputRequest::ListRoots(_) => Ok(json!({"roots": []})),
+                _ => {
+                    return Err(Failure::new(
+                        FailureCode::NeedsInteraction,
+                        "the server wants to use the model itself (sampling), which is not allowed",
+                    ));
+                }
+            };
+            answers.insert(key, answer.map_err(Failure::hidden)?);
+        }
+        Ok(Some(answers))
+    }
+
+    /// Logs in for more scopes or a new token.
+    async fn login(&self, challenge: &str, cx: &ToolContext) -> Result<(), Failure> {
+        let refused = |why: String| {
+            let name = &self.server.config.name;
+            Failure::new(
+                FailureCode::NeedsInteraction,
+                format!("MCP server `{name}` wants a login with more rights"),
+            )
+            .with_source(why)
+        };
+        tokio::select! {
+            () = cx.cancelled() => Err(Failure::new(FailureCode::Cancelled, "cancelled in a login")
+                .with_execution(Execution::NotStarted)),
+            done = self.server.login(challenge) => done.map_err(refused),
+        }
+    }
+
+    fn cancelled(&self) -> Failure {
+        if self.reads_only {
+            Failure::new(FailureCode::Cancelled, "cancelled; the server was asked to stop")
+        } else {
+            self.unknown("the call was cancelled, and the server did not confirm that it stopped")
+        }
+    }
+
+    fn unknown(&self, what: &str) -> Failure {
+        Failure::new(FailureCode::UnknownOutcome, what)
+            .with_next("check what it did before you call it again")
+    }
+
+    fn failure(&self, error: ServiceError) -> Failure {
+        let name = &self.server.config.name;
+        match error {
+            ServiceError::McpError(error) => Failure::failed(format!(
+                "MCP server `{name}` refused the call with error {}: {}",
+                error.code.0, error.message
+            )),
+            ServiceError::Timeout { timeout } => {
+                let what = format!("MCP server `{name}` did not answer within {timeout:?}");
+                if self.reads_only {
+                    Failure::new(FailureCode::TimedOut, what)
+                } else {
+                    self.unknown(&what)
+                }
+            }
+            ServiceError::Cancelled { .. } => self.cancelled(),
+            error => {
+                let what = format!("the connection to MCP server `{name}` was lost in the call");
+                let failure = if self.reads_only {
+                    Failure::failed(what).with_retry(RetryHint::Later)
+                } else {
+                    self.unknown(&what)
+                };
+                failure.with_source(error)
+            }
+        }
+    }
+}
+
+/// The text of a result that is an error.
+fn error_text(result: &CallToolResult) -> String {
+    let texts: Vec<&str> = result
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    match (texts.is_empty(), &result.structured_content) {
+        (true, Some(json)) => json.to_string(),
+        (true, None) => "the tool failed without a message".to_owned(),
+        (false, _) => texts.join("\n"),
+    }
+}

@@ -1,0 +1,291 @@
+//! The configuration of one MCP server, as plain data. Who reads it from which file is not decided
+//! here.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+
+use haft::{Error, ErrorKind, secrets::Secret};
+
+/// How long a server may take to send its first list of tools.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the first turn waits for servers that are still starting, all together.
+const START_WAIT: Duration = Duration::from_secs(2);
+/// How long a call may take without progress.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a call may take, whatever progress it reports.
+const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// One MCP server: how it is reached, and how far it is trusted.
+///
+/// ```
+/// use haft_mcp::client::{ServerConfig, ServerTransport, StdioCommand};
+///
+/// let command = StdioCommand::new("notes-server").args(["--readonly"]);
+/// let server = ServerConfig::new("notes", ServerTransport::Stdio(command));
+/// assert!(server.check().is_ok());
+/// assert!(ServerConfig { name: "a b".into(), ..server }.check().is_err());
+/// ```
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Its name: the prefix of its tools' names. Never the name that the server gives itself.
+    pub name: String,
+    /// How it is reached.
+    pub transport: ServerTransport,
+    /// Whether hints of the server may relax what its tools are treated as.
+    pub trust: ServerTrust,
+    /// What happens if the definition of a tool changes.
+    pub pinning: Pinning,
+    /// The protocol that it speaks; [`Era::Auto`] asks it.
+    pub era: Era,
+    /// The only tools to use, by the server's own names; `None` means all.
+    pub enabled_tools: Option<Vec<String>>,
+    /// Tools that are not used.
+    pub disabled_tools: Vec<String>,
+    /// How long a call may take without progress.
+    pub timeout: Duration,
+    /// How long a call may take, whatever progress it reports.
+    pub max_timeout: Duration,
+    /// How long it may take to start.
+    pub start_timeout: Duration,
+    /// How long the first turn waits for it. Servers start in parallel, so all of them together
+    /// take no longer than the largest value.
+    pub start_wait: Duration,
+    /// How many calls may run at once; `None` means no limit of its own.
+    pub concurrency: Option<usize>,
+    /// Whether its tools are shown to the model from the start, also if there are many.
+    pub always_load: bool,
+}
+
+impl ServerConfig {
+    /// Makes a configuration with strict defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>, transport: ServerTransport) -> Self {
+        Self {
+            name: name.into(),
+            transport,
+            trust: ServerTrust::default(),
+            pinning: Pinning::default(),
+            era: Era::default(),
+            enabled_tools: None,
+            disabled_tools: Vec::new(),
+            timeout: CALL_TIMEOUT,
+            max_timeout: MAX_CALL_TIMEOUT,
+            start_timeout: START_TIMEOUT,
+            start_wait: START_WAIT,
+            concurrency: None,
+            always_load: false,
+        }
+    }
+
+    /// Checks what the types cannot express.
+    ///
+    /// # Errors
+    /// Fails for a name that cannot be the prefix of a tool, an empty command, a URL that is not
+    /// HTTP, and a time limit of zero.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String| {
+            Err(Error::new(ErrorKind::BadConfig, format!("MCP server `{}`: {what}", self.name)))
+        };
+        if !is_server_name(&self.name) {
+            return wrong(
+                "a name has 1 to 40 letters, digits, `-` and `_`, and no `__`".to_owned(),
+            );
+        }
+        match &self.transport {
+            ServerTransport::Stdio(command) if command.program.trim().is_empty() => {
+                return wrong("the command is empty".to_owned());
+            }
+            ServerTransport::Http(endpoint) => {
+                if let Err(why) = super::http::checked_url(&endpoint.url) {
+                    return wrong(why);
+                }
+            }
+            ServerTransport::Stdio(_) => {}
+        }
+        let limits = [self.timeout, self.max_timeout, self.start_timeout];
+        if limits.iter().any(Duration::is_zero) || self.concurrency == Some(0) {
+            return wrong("a limit of zero would let no call run".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns whether a tool of the server is used.
+    pub(super) fn uses(&self, tool: &str) -> bool {
+        let is_enabled = self.enabled_tools.as_ref().is_none_or(|list| is_in(list, tool));
+        is_enabled && !is_in(&self.disabled_tools, tool)
+    }
+}
+
+fn is_in(list: &[String], tool: &str) -> bool {
+    list.iter().any(|name| name == tool)
+}
+
+/// Whether a text can be the name of a server: the prefix of names that every provider accepts.
+#[must_use]
+pub fn is_server_name(name: &str) -> bool {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=40).contains(&name.len()) && name.chars().all(is_safe) && !name.contains("__")
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub enum ServerTransport {
+    /// A child process that speaks on its standard streams.
+    Stdio(StdioCommand),
+    /// A URL that speaks streamable HTTP.
+    Http(HttpEndpoint),
+}
+
+impl ServerTransport {
+    /// Returns what identifies the server: program and arguments, or the URL. It has no
+    /// environment and no header, because those may be secrets.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Stdio(command) => {
+                let words = std::iter::once(&command.program).chain(&command.args);
+                let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+                format!("stdio {}", words.join(" "))
+            }
+            Self::Http(endpoint) => format!("http {}", endpoint.url),
+        }
+    }
+}
+
+/// A program that is a server. It is started without a shell.
+#[derive(Clone, Default)]
+pub struct StdioCommand {
+    /// The program: a path, or a name that is looked up in `PATH` of `environment`.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment. Nothing is inherited.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts.
+    pub directory: Option<PathBuf>,
+}
+
+impl StdioCommand {
+    /// Makes a command without arguments and with an empty environment.
+    #[must_use]
+    pub fn new(program: impl Into<String>) -> Self {
+        Self { program: program.into(), ..Self::default() }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+}
+
+impl fmt::Debug for StdioCommand {
+    /// Values of variables are left out: they may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StdioCommand")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("environment", &self.environment.keys().collect::<Vec<_>>())
+            .field("directory", &self.directory)
+            .finish()
+    }
+}
+
+/// The endpoint of a server that speaks streamable HTTP.
+#[derive(Debug, Clone, Default)]
+pub struct HttpEndpoint {
+    /// The URL.
+    pub url: String,
+    /// Headers of every request.
+    pub headers: Vec<(String, Secret)>,
+    /// The bearer token of every request.
+    pub token: Option<Secret>,
+    /// Whether requests carry a token of an OAuth login, if there is one.
+    pub oauth: Option<super::oauth::OAuthSettings>,
+    /// Certificates of own authorities, as PEM.
+    pub ca_roots: Vec<Vec<u8>>,
+}
+
+impl HttpEndpoint {
+    /// Makes an endpoint without headers.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), ..Self::default() }
+    }
+}
+
+/// Whether hints of a server may relax what its tools are treated as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ServerTrust {
+    /// Hints may tighten only: a tool is never read-only because its server says so.
+    #[default]
+    Untrusted,
+    /// Hints count in both directions. Results stay untrusted content.
+    Annotations,
+}
+
+/// What happens if the definition of a tool differs from the pinned one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pinning {
+    /// The tool is withheld until the new definition is pinned.
+    #[default]
+    Pin,
+    /// The tool is offered, and the change is reported.
+    Warn,
+    /// Definitions are not compared.
+    Off,
+}
+
+/// Which protocol a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Era {
+    /// Not known: the server is asked with `server/discover`.
+    #[default]
+    Auto,
+    /// Revisions up to 2025-11-25, with the `initialize` handshake.
+    Legacy,
+    /// Revisions from 2026-07-28 on, without a handshake.
+    Modern,
+}
+
+impl Era {
+    /// Returns the name of the revision; `None` if it is not known.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some("2025-11-25"),
+            Self::Modern => Some("2026-07-28"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_names_are_prefixes_that_every_provider_accepts() {
+        for good in ["github", "a", "my-server_2"] {
+            assert!(is_server_name(good), "{good}");
+        }
+        for bad in ["", "a b", "a__b", "é", "a.b", &"x".repeat(41)] {
+            assert!(!is_server_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn debug_output_has_no_value_of_a_variable() {
+        let command = StdioCommand::new("x").variable("TOKEN", "hunter2");
+        let shown = format!("{command:?}");
+        assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
+        assert!(!ServerTransport::Stdio(command).identity().contains("hunter2"));
+    }
+}

@@ -1,0 +1,7 @@
+//! The MCP server against clients.
+
+mod approvals;
+mod calls;
+mod client;
+mod http;
+mod results;
