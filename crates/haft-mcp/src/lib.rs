@@ -7,4 +7,5 @@
 mod content;
 
 pub mod client;
+pub mod gateway;
 pub mod server;

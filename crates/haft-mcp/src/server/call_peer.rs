@@ -227,6 +227,26 @@ impl CallPeer {
         }
     }
 
+    /// Returns the level of log entries that the client wants, as the SDK has it.
+    #[expect(deprecated, reason = "servers of 2025-11-25 have logging")]
+    pub(crate) fn sdk_log_level(&self) -> Option<rmcp::model::LoggingLevel> {
+        self.0.log_level.map(super::core::to_sdk_level)
+    }
+
+    /// Passes on a log entry of another server.
+    #[expect(deprecated, reason = "servers of 2025-11-25 have logging")]
+    pub(crate) fn log_sdk(
+        &self,
+        entry: rmcp::model::LoggingMessageNotificationParam,
+        server: &str,
+    ) {
+        let logger = match entry.logger {
+            Some(logger) => format!("{server}/{logger}"),
+            None => server.to_owned(),
+        };
+        self.log(super::core::from_sdk_level(entry.level), &logger, entry.data);
+    }
+
     pub(super) fn take_rejection(&self) -> Option<Rejection> {
         lock(&self.0.rejection).take()
     }

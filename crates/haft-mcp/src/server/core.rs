@@ -355,7 +355,7 @@ async fn notify_log(cx: &RequestContext<RoleServer>, entry: LogEntry) {
     let _ = cx.peer.notify_logging_message(entry).await;
 }
 
-pub(super) fn to_sdk_level(level: LogLevel) -> LoggingLevel {
+pub(crate) fn to_sdk_level(level: LogLevel) -> LoggingLevel {
     match level {
         LogLevel::Debug => LoggingLevel::Debug,
         LogLevel::Info => LoggingLevel::Info,

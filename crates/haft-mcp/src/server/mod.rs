@@ -46,6 +46,7 @@ use tokio::{
     sync::Semaphore,
 };
 
+pub(crate) use self::core::to_sdk_level;
 pub use self::{
     approver::ClientApprover,
     call_peer::{CallPeer, LogLevel},

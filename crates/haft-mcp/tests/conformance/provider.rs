@@ -1,20 +1,12 @@
 //! The resources, prompts and completions of the suite.
 
 use haft::BoxFuture;
-use haft_mcp::server::{CallPeer, Changes, Offers, Provider, ProviderError, ProviderRequest};
+use haft_mcp::server::{CallPeer, Offers, Provider, ProviderError, ProviderRequest};
 use serde_json::{Value, json};
 
 use crate::{questions::form, tools::IMAGE};
 
-pub(crate) struct Fixtures {
-    _changes: Changes,
-}
-
-impl Fixtures {
-    pub(crate) fn new(changes: Changes) -> Self {
-        Self { _changes: changes }
-    }
-}
+pub(crate) struct Fixtures;
 
 impl Provider for Fixtures {
     fn offers(&self) -> Offers {
