@@ -50,12 +50,12 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-enum Transport {
+pub(crate) enum Transport {
     Stdio,
     Http(SocketAddr, HttpOptions),
 }
 
-async fn serve(server: McpServer, transport: Transport) -> Result<(), Problem> {
+pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(), Problem> {
     let stop = CancellationToken::new();
     let mut signals = Signals::listen();
     let serving = async {
@@ -91,7 +91,7 @@ async fn serve(server: McpServer, transport: Transport) -> Result<(), Problem> {
 
 /// The runtime of a server: results are for programs as well as models, every tool is listed, and
 /// questions of several clients do not wait for each other.
-fn runtime(setup: &Setup) -> RuntimeBuilder {
+pub(crate) fn runtime(setup: &Setup) -> RuntimeBuilder {
     let mut config: Config = setup.config().clone();
     config.frame = Frame::Never;
     config.max_tool_tokens = setup.loaded.limits.max_tool_tokens;

@@ -45,3 +45,76 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
 }
+
+/// The end of the help of `haft mcp wrap`.
+pub(crate) const WRAP_HELP: &str = "Examples:
+  haft mcp wrap -- npx -y @modelcontextprotocol/server-memory
+  haft mcp wrap --name notes -- notes-server --readonly
+
+Write it in front of the command in the configuration of an MCP client. The client sees the server's
+tools, resources and prompts under their own names; each call is validated, authorized by the rules
+of the directory, and recorded. Rules name a tool `mcp__NAME__TOOL`. `haft install` does it for a
+whole file.";
+
+/// One MCP server that is served to a client under rules.
+#[derive(Debug, Args)]
+pub(crate) struct Wrap {
+    /// Name of the server in rules; default: the name of the program
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The command that starts the server, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: WorkspaceArgs,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+    #[command(flatten)]
+    pub(crate) artifacts: Artifacts,
+}
+
+/// The end of the help of `haft install`.
+pub(crate) const INSTALL_HELP: &str = "Examples:
+  haft install cursor --dry-run          show what would change
+  haft install claude-code
+  haft install claude-code --undo        put the old file back
+
+Rewrites the configuration of an MCP client, so that each server that it starts runs behind
+`haft mcp wrap`. The old file is kept beside it, with `.before-haft` at the end of its name. Servers
+that are reached by a URL stay as they are.";
+
+/// An MCP client whose servers are put behind haft.
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    /// The client
+    #[arg(value_parser = super::choices(&[
+        ("claude-code", McpClient::ClaudeCode),
+        ("claude-desktop", McpClient::ClaudeDesktop),
+        ("cursor", McpClient::Cursor),
+        ("vscode", McpClient::VsCode),
+    ]))]
+    pub(crate) client: McpClient,
+    /// Change the client's file of this project instead of the user's
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Change this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "project")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show what would change, and change nothing
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) dry_run: bool,
+    /// Put the old file back
+    #[arg(long)]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) output: super::Output,
+}
+
+/// A program that starts MCP servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum McpClient {
+    ClaudeCode,
+    ClaudeDesktop,
+    Cursor,
+    VsCode,
+}
