@@ -3,6 +3,7 @@
 //! Types and texts only. Each command is implemented in the file of its name.
 
 mod agent;
+mod mcp;
 mod operator;
 mod serve;
 
@@ -19,8 +20,9 @@ use haft::{
 
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
+    mcp::Mcp,
     operator::{Hooks, ListTools, Shell},
-    serve::Serve,
+    serve::{Install, McpClient, Serve, Wrap},
 };
 use crate::style;
 
@@ -123,6 +125,12 @@ any provider's format, so it counts as complete, and a note says so.")]
     /// Serve the tools to MCP clients, under the rules of the workspace
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Serve),
+    /// Put the MCP servers of a client behind haft
+    #[command(after_help = serve::INSTALL_HELP)]
+    Install(Install),
+    /// Put an MCP server behind haft
+    #[command(subcommand, after_help = mcp::MCP_HELP)]
+    Mcp(Mcp),
     /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
   haft result list

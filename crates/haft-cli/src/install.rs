@@ -136,9 +136,8 @@ fn kept_file(file: &Path) -> PathBuf {
 
 /// Keeps the old file, and then replaces it in one step.
 fn keep_and_write(file: &Path, old: &str, new: &Value) -> Result<(), Problem> {
-    let failed = |what: &str, e: io::Error| {
-        Problem::new(format!("cannot {what} `{}`: {e}", file.display()))
-    };
+    let failed =
+        |what: &str, e: io::Error| Problem::new(format!("cannot {what} `{}`: {e}", file.display()));
     let kept = kept_file(file);
     // A second run must not replace what was there before the first.
     if !kept.exists() {
@@ -171,9 +170,11 @@ fn undo(file: &Path, output: args::Output) -> Result<(), Problem> {
     fs::rename(&kept, file)
         .map_err(|e| Problem::new(format!("cannot put `{}` back: {e}", file.display())))?;
     if output.json {
-        return style::print(format_args!("{}\n", json!({"file": file, "restored": true})));
+        style::print(format_args!("{}\n", json!({"file": file, "restored": true})))?;
+        return Ok(());
     }
-    style::print_page(format!("put back {}\n", style::visible(&file.display().to_string())))
+    style::print_page(format!("put back {}\n", style::visible(&file.display().to_string())))?;
+    Ok(())
 }
 
 fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), Problem> {
@@ -185,7 +186,8 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
             })
             .collect();
         let whole = json!({"file": file, "dry_run": args.dry_run, "servers": servers});
-        return style::print(format_args!("{whole}\n"));
+        style::print(format_args!("{whole}\n"))?;
+        return Ok(());
     }
     let file = style::visible(&file.display().to_string());
     let mut page = String::new();
@@ -199,7 +201,10 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
                 page.push_str(&format!("{name}  {}\n", style::visible(&words.join(" "))));
             }
             (None, Some(why)) => {
-                page.push_str(&format!("{name}  {}\n", style::paint(DIM, format_args!("unchanged: {why}"))));
+                page.push_str(&format!(
+                    "{name}  {}\n",
+                    style::paint(DIM, format_args!("unchanged: {why}"))
+                ));
             }
             (None, None) => {}
         }
@@ -211,7 +216,8 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
     } else {
         format!("{count} in {file} now run behind haft; `--undo` puts the old file back\n")
     });
-    style::print_page(page)
+    style::print_page(page)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -249,7 +255,9 @@ mod tests {
 
     #[test]
     fn names_of_servers_are_safe_in_rules() {
-        for (name, safe) in [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")] {
+        for (name, safe) in
+            [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
+        {
             assert_eq!(server_name(name), safe);
             assert!(haft_mcp::client::is_server_name(&server_name(name)), "{name}");
         }

@@ -8,6 +8,8 @@ mod run;
 mod chat;
 mod runs;
 mod serve;
+mod mcp_wrap;
+mod install;
 mod agent_setup;
 mod model;
 mod model_key;
@@ -76,7 +78,7 @@ use haft::{Config, FailureCode};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Cli, Cmd},
+    args::{Cli, Cmd, Mcp},
     error::Problem,
     host_env::HostEnv,
     setup::Setup,
@@ -118,6 +120,11 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Serve(args) => {
             let host = host_env_in(&args.place)?;
             return serve::run(args, Setup::open(&host, &args.rules)?, &host);
+        }
+        Cmd::Install(args) => return install::run(args, &host_env()?),
+        Cmd::Mcp(Mcp::Wrap(args)) => {
+            let host = host_env_in(&args.place)?;
+            return mcp_wrap::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Dispatch(args) => {
             let host = host_env_in(&args.place)?;

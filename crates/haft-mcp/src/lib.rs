@@ -7,5 +7,6 @@
 mod content;
 
 pub mod client;
+pub mod config;
 pub mod gateway;
 pub mod server;

@@ -18,7 +18,6 @@ use super::{config::HttpEndpoint, http, oauth_http::OAuthTransport};
 
 /// How a token is obtained for an HTTP server.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct OAuthSettings {
     /// The client id, if one was registered beforehand.
     pub client_id: Option<String>,

@@ -1,0 +1,17 @@
+//! The options of `haft mcp`.
+
+use clap::Subcommand;
+
+use super::serve::{WRAP_HELP, Wrap};
+
+/// The end of the help of `haft mcp`.
+pub(crate) const MCP_HELP: &str = "Examples:
+  haft mcp wrap -- npx -y @modelcontextprotocol/server-memory";
+
+/// Commands about MCP servers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// Serve one MCP server to a client, under the rules of the directory
+    #[command(after_help = WRAP_HELP)]
+    Wrap(Wrap),
+}

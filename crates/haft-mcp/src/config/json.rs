@@ -1,0 +1,251 @@
+//! `mcpServers` of Claude Code, Claude Desktop and Cursor, and `servers` of VS Code.
+
+use std::time::Duration;
+
+use haft::secrets::Secret;
+use serde_json::{Map, Value};
+
+use super::{ConfigContext, FoundServer, expand::Variables, found, jsonc};
+use crate::client::{HttpEndpoint, OAuthSettings, ServerConfig, ServerTransport, StdioCommand};
+
+/// Keys of a server that are understood.
+const KEYS: &[&str] = &[
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "oauth",
+    "timeout",
+    "alwaysLoad",
+    "disabled",
+    "enabled",
+    "description",
+    "name",
+];
+/// Keys that change what a server is, and that haft does not have. FAIL CLOSED: such a server is
+/// not used.
+const REFUSED_KEYS: &[(&str, &str)] = &[
+    ("headersHelper", "`headersHelper` is not supported; put the token into `headers`"),
+    ("envFile", "`envFile` is not supported; name the variables in `env`"),
+];
+/// Shorter timeouts are not used: they are mistakes of units.
+const MIN_TIMEOUT_MS: u64 = 1_000;
+
+/// Reads the servers of a file.
+pub(super) fn read(text: &str, context: &ConfigContext) -> Result<Vec<FoundServer>, String> {
+    let file = jsonc::parse(text)?;
+    let Some(top) = file.as_object() else { return Err("the file is not an object".to_owned()) };
+    let servers = top.get("mcpServers").or_else(|| top.get("servers"));
+    let Some(servers) = servers else { return Ok(Vec::new()) };
+    let Some(servers) = servers.as_object() else {
+        return Err("`mcpServers` is not an object".to_owned());
+    };
+    Ok(servers.iter().map(|(name, entry)| server(name, entry, context)).collect())
+}
+
+fn server(name: &str, entry: &Value, context: &ConfigContext) -> FoundServer {
+    let mut variables = Variables::new(context);
+    let config = match entry.as_object() {
+        Some(fields) => config(name, fields, context, &mut variables),
+        None => Err("it is not an object".to_owned()),
+    };
+    let config = match variables.missing.take() {
+        Some(missing) => Err(missing),
+        None => config,
+    };
+    let mut notes = variables.notes;
+    let unknown: Vec<&str> = entry
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .filter(|key| !KEYS.contains(key))
+        .collect();
+    if !unknown.is_empty() {
+        notes.push(format!("not understood and not used: `{}`", unknown.join("`, `")));
+    }
+    let mut found = found(name, config, notes);
+    found.is_enabled = entry.get("disabled").and_then(Value::as_bool) != Some(true)
+        && entry.get("enabled").and_then(Value::as_bool) != Some(false);
+    found
+}
+
+fn config(
+    name: &str,
+    fields: &Map<String, Value>,
+    context: &ConfigContext,
+    variables: &mut Variables<'_>,
+) -> Result<ServerConfig, String> {
+    if let Some((_, why)) = REFUSED_KEYS.iter().find(|(key, _)| fields.contains_key(*key)) {
+        return Err((*why).to_owned());
+    }
+    let kind = match fields.get("type").map(|kind| kind.as_str().unwrap_or_default()) {
+        Some(kind) => kind,
+        None if fields.contains_key("url") && !fields.contains_key("command") => {
+            variables.notes.push("`url` without `type`: read as `http`".to_owned());
+            "http"
+        }
+        None => "stdio",
+    };
+    let transport = match kind {
+        "stdio" => ServerTransport::Stdio(command(fields, context, variables)?),
+        "http" | "streamable-http" | "streamableHttp" => {
+            ServerTransport::Http(endpoint(fields, variables)?)
+        }
+        "sse" => {
+            return Err("the transport `sse` was replaced in 2025; use the server's streamable \
+                        HTTP endpoint with `\"type\": \"http\"`"
+                .to_owned());
+        }
+        other => return Err(format!("the transport `{other}` is not supported")),
+    };
+    let mut config = ServerConfig::new(name, transport);
+    match fields.get("timeout").map(Value::as_u64) {
+        None => {}
+        Some(Some(ms)) if ms >= MIN_TIMEOUT_MS => {
+            config.timeout = Duration::from_millis(ms);
+            config.max_timeout = config.max_timeout.max(config.timeout);
+        }
+        Some(_) => variables.notes.push("`timeout` below 1000 ms is not used".to_owned()),
+    }
+    config.always_load = fields.get("alwaysLoad").and_then(Value::as_bool).unwrap_or(false);
+    Ok(config)
+}
+
+fn command(
+    fields: &Map<String, Value>,
+    context: &ConfigContext,
+    variables: &mut Variables<'_>,
+) -> Result<StdioCommand, String> {
+    let program = fields.get("command").and_then(Value::as_str).ok_or("it has no `command`")?;
+    let mut command = StdioCommand::new(variables.expand(program));
+    command.environment = context.base_environment();
+    command.directory = Some(match fields.get("cwd").and_then(Value::as_str) {
+        Some(directory) => context.workspace.join(variables.expand(directory)),
+        None => context.workspace.clone(),
+    });
+    for arg in texts(fields.get("args"), "args")? {
+        command.args.push(variables.expand(&arg));
+    }
+    for (name, value) in pairs(fields.get("env"), "env")? {
+        command.environment.insert(name, variables.expand(&value));
+    }
+    Ok(command)
+}
+
+fn endpoint(
+    fields: &Map<String, Value>,
+    variables: &mut Variables<'_>,
+) -> Result<HttpEndpoint, String> {
+    let url = fields.get("url").and_then(Value::as_str).ok_or("it has no `url`")?;
+    let mut endpoint = HttpEndpoint::new(variables.expand(url));
+    for (name, value) in pairs(fields.get("headers"), "headers")? {
+        endpoint.headers.push((name, Secret::from(variables.expand(&value).as_str())));
+    }
+    if let Some(oauth) = fields.get("oauth").and_then(Value::as_object) {
+        let mut settings = OAuthSettings::default();
+        settings.client_id = oauth.get("clientId").and_then(Value::as_str).map(str::to_owned);
+        let port = oauth.get("callbackPort").and_then(Value::as_u64);
+        settings.callback_port = port.and_then(|port| u16::try_from(port).ok());
+        let scopes = oauth.get("scopes").and_then(Value::as_str).unwrap_or_default();
+        settings.scopes = scopes.split_whitespace().map(str::to_owned).collect();
+        endpoint.oauth = Some(settings);
+    }
+    Ok(endpoint)
+}
+
+/// A list of texts.
+pub(super) fn texts(value: Option<&Value>, key: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("`{key}` is not a list of texts");
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let list = value.as_array().ok_or_else(wrong)?;
+    list.iter().map(|text| text.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+}
+
+/// A table of texts. Numbers and booleans are texts as people mean them.
+pub(super) fn pairs(value: Option<&Value>, key: &str) -> Result<Vec<(String, String)>, String> {
+    let wrong = || format!("`{key}` is not a table of texts");
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let table = value.as_object().ok_or_else(wrong)?;
+    let text = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        _ => Err(wrong()),
+    };
+    table.iter().map(|(name, value)| Ok((name.clone(), text(value)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> ConfigContext {
+        let mut context = ConfigContext::default();
+        context.workspace = "/work".into();
+        for (name, value) in [("PATH", "/bin"), ("TOKEN", "t0ken"), ("AWS_SECRET", "no")] {
+            context.variables.insert(name.into(), value.into());
+        }
+        context
+    }
+
+    fn one(entry: &str) -> FoundServer {
+        let text = format!("{{\"mcpServers\": {{\"s\": {entry}}}}}");
+        read(&text, &context()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_stdio_entry_gets_its_variables_and_no_others() {
+        let found =
+            one(r#"{"command": "srv", "args": ["${TOKEN}"], "env": {"K": "${TOKEN}", "N": 1}}"#);
+        let ServerTransport::Stdio(command) = found.config.unwrap().transport else { panic!() };
+        assert_eq!((command.program.as_str(), &*command.args), ("srv", &["t0ken".to_owned()][..]));
+        let names: Vec<&String> = command.environment.keys().collect();
+        assert_eq!(names, ["K", "N", "PATH"], "no secret of the environment");
+        assert_eq!(command.directory.unwrap().to_str(), Some("/work"));
+    }
+
+    #[test]
+    fn an_entry_with_a_url_and_no_type_is_http_with_a_note() {
+        let found =
+            one(r#"{"url": "https://host/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}"#);
+        assert!(found.notes[0].contains("read as `http`"));
+        let ServerTransport::Http(endpoint) = found.config.unwrap().transport else { panic!() };
+        assert_eq!(endpoint.headers[0].1.reveal(), "Bearer t0ken");
+    }
+
+    #[test]
+    fn vs_code_files_have_another_key_comments_and_inputs() {
+        let text = r#"{ // VS Code
+            "inputs": [{"type": "promptString", "id": "key"}],
+            "servers": {"s": {"type": "stdio", "command": "x", "env": {"K": "${input:key}"}}, } }"#;
+        let found = read(text, &context()).unwrap();
+        assert!(found[0].config.as_ref().unwrap_err().contains("`key`"));
+        let mut context = context();
+        context.inputs.insert("key".into(), "v".into());
+        assert!(read(text, &context).unwrap()[0].config.is_ok());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_reported_and_what_changes_the_server_is_refused() {
+        let found = one(r#"{"command": "x", "colour": "red", "timeout": 5}"#);
+        assert!(found.config.is_ok());
+        assert!(found.notes.iter().any(|note| note.contains("`colour`")), "{:?}", found.notes);
+        assert!(found.notes.iter().any(|note| note.contains("`timeout`")));
+        for bad in [
+            r#"{"command": "x", "envFile": ".env"}"#,
+            r#"{"url": "https://x/", "headersHelper": "/bin/true"}"#,
+            r#"{"type": "sse", "url": "https://x/"}"#,
+            r#"{"type": "ws", "url": "https://x/"}"#,
+            r#"{"args": []}"#,
+            r#"{"command": "x", "args": "y"}"#,
+            "5",
+        ] {
+            assert!(one(bad).config.is_err(), "{bad}");
+        }
+        assert!(!one(r#"{"command": "x", "disabled": true}"#).is_enabled);
+        assert!(read("[]", &context()).is_err() && read("{}", &context()).unwrap().is_empty());
+    }
+}
