@@ -3,7 +3,10 @@
 //! A stdio connection and a session of the protocol of 2025-11-25 are a conversation each. The
 //! protocol of 2026-07-28 has no sessions; there a caller is one conversation.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use haft::{Run, host::RunBuilder, registry::ToolView};
 
@@ -34,9 +37,29 @@ pub(super) struct Conversation {
     pub(super) run: Run,
     pub(super) peers: Arc<CallPeers>,
     pub(super) principal: Principal,
+    /// How many calls are running in `run` itself.
+    running: AtomicUsize,
+}
+
+/// Counts a running call until it is dropped.
+pub(super) struct RunningCall(Arc<Conversation>);
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Conversation {
+    /// Returns the run of a call of another server's tool. Such a call does not wait for other
+    /// calls of the client, because that server orders its calls: while one is running, the next is
+    /// a sub-run, which has the same taint.
+    pub(super) fn run_of_remote_call(self: &Arc<Self>) -> (Option<Run>, RunningCall) {
+        let is_busy = self.running.fetch_add(1, Ordering::Relaxed) > 0;
+        let sub_run = is_busy.then(|| self.run.sub_run().start());
+        (sub_run, RunningCall(Arc::clone(self)))
+    }
+
     pub(super) fn open(
         run: RunBuilder,
         principal: &Principal,
@@ -50,6 +73,7 @@ impl Conversation {
             .view(view)
             .run_state(Arc::clone(&peers))
             .start();
-        Arc::new(Self { run, peers, principal: principal.clone() })
+        let running = AtomicUsize::new(0);
+        Arc::new(Self { run, peers, principal: principal.clone(), running })
     }
 }

@@ -12,7 +12,10 @@ use std::{
 };
 
 use haft::{
-    FailureCode, Runtime, ToolCall, Turn, host::RunBuilder, registry::ToolView, tool::CallId,
+    FailureCode, Run, Runtime, ToolCall, Turn,
+    host::RunBuilder,
+    registry::{RegisteredTool, ToolView},
+    tool::{CallId, RunId},
 };
 use rmcp::{
     ErrorData, RoleServer,
@@ -83,7 +86,7 @@ pub(super) struct StartedJob {
     pub(super) job: Job,
     pub(super) binding: Binding,
     /// The call that reports progress.
-    pub(super) call: Option<CallId>,
+    pub(super) call: Option<(RunId, CallId)>,
 }
 
 /// How a request ends.
@@ -124,9 +127,7 @@ impl ServerCore {
 
     /// Freezes the tools that a caller sees now.
     pub(super) async fn turn(&self, caller: &Caller) -> Result<Turn, ErrorData> {
-        caller.conversation.run.turn().await.map_err(|e| {
-            ErrorData::internal_error(format!("the tools could not be loaded: {e}"), None)
-        })
+        open_turn(&caller.conversation.run).await
     }
 
     /// Starts a tool call, or fetches the one that a state belongs to.
@@ -137,7 +138,7 @@ impl ServerCore {
         arguments: Value,
         retry: Retry,
     ) -> Result<StartedJob, ErrorData> {
-        let turn = self.turn(caller).await?;
+        let mut turn = self.turn(caller).await?;
         let list = self.lists.of(turn.snapshot());
         let registered = list.export.tool_name(&name).unwrap_or(&name);
         let tool = turn.snapshot().get(registered).cloned();
@@ -149,6 +150,9 @@ impl ServerCore {
             return Ok(StartedJob { job, binding, call: None });
         }
         let (peer, messages) = CallPeer::new(caller.support, caller.log_level);
+        let own = self.runtime.registry();
+        let is_own = |tool: &Arc<RegisteredTool>| own.get(tool.registered().as_str()).is_some();
+        let is_remote = tool.as_ref().is_some_and(|tool| !is_own(tool));
         let needs_person = tool.is_some_and(|tool| tool.spec().requires_user_interaction);
         if needs_person && !caller.support.form {
             let why = "this tool asks the user, and the MCP client cannot: it does not declare \
@@ -163,13 +167,19 @@ impl ServerCore {
             let job = Job::new(messages, async move { Ok(refused) });
             return Ok(StartedJob { job, binding, call: None });
         };
+        let remote = is_remote.then(|| caller.conversation.run_of_remote_call());
+        let sub_run = remote.as_ref().and_then(|(run, _)| run.clone());
+        if let Some(run) = &sub_run {
+            turn = open_turn(run).await?;
+        }
+        let run = sub_run.as_ref().unwrap_or(&caller.conversation.run).id().clone();
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("mcp-{number}");
         let tool_call = ToolCall::new(id.as_str(), registered, arguments);
         let open_call = caller.conversation.peers.register(id.clone(), peer.clone());
         let (core, principal) = (Arc::clone(self), principal.clone());
         let job = Job::new(messages, async move {
-            let _held = (open_call, slot);
+            let _held = (open_call, slot, remote, sub_run);
             let Some(result) = turn.run([tool_call]).await.pop() else {
                 return Err(ErrorData::internal_error("the call has no result", None));
             };
@@ -177,7 +187,7 @@ impl ServerCore {
                 .and_then(|id| core.results.link(core.runtime.artifacts(), id, &principal));
             call::answer(&result, &peer, link)
         });
-        Ok(StartedJob { job, binding, call: Some(CallId::from(id)) })
+        Ok(StartedJob { job, binding, call: Some((run, CallId::from(id))) })
     }
 
     /// Starts a request to the provider, or fetches the one that a state belongs to.
@@ -240,7 +250,7 @@ impl ServerCore {
             // Some answers are missing, so the questions are asked again.
             return self.park(job, binding);
         }
-        let mut progress = self.progress(caller, call, cx);
+        let mut progress = self.progress(call, cx);
         let can_be_task = caller.support.tasks && caller.is_modern;
         let task_time = tokio::time::sleep(self.settings.task_after);
         tokio::pin!(task_time);
@@ -274,13 +284,11 @@ impl ServerCore {
 
     fn progress(
         &self,
-        caller: &Caller,
-        call: Option<CallId>,
+        call: Option<(RunId, CallId)>,
         cx: &RequestContext<RoleServer>,
     ) -> Option<ProgressReports> {
-        let token = cx.meta.get_progress_token()?;
-        let run = caller.conversation.run.id().clone();
-        Some(ProgressReports::of(&self.runtime, run, call?, token))
+        let (token, (run, call)) = (cx.meta.get_progress_token()?, call?);
+        Some(ProgressReports::of(&self.runtime, run, call, token))
     }
 
     /// Ends the request with the job's questions.
@@ -316,6 +324,13 @@ impl ServerCore {
             job.abandon(&key);
         }
     }
+}
+
+/// Freezes the tools that a run sees now.
+async fn open_turn(run: &Run) -> Result<Turn, ErrorData> {
+    run.turn()
+        .await
+        .map_err(|e| ErrorData::internal_error(format!("the tools could not be loaded: {e}"), None))
 }
 
 async fn next_report(

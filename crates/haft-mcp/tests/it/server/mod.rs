@@ -3,5 +3,6 @@
 mod approvals;
 mod calls;
 mod client;
+mod gateway;
 mod http;
 mod results;
