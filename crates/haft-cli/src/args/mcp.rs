@@ -6,7 +6,7 @@ use super::serve::{WRAP_HELP, Wrap};
 
 /// The end of the help of `haft mcp`.
 pub(crate) const MCP_HELP: &str = "Examples:
-  haft mcp wrap -- npx -y @modelcontextprotocol/server-memory";
+  haft mcp wrap -- notes-server";
 
 /// Commands about MCP servers.
 #[derive(Debug, Subcommand)]

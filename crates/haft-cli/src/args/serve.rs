@@ -48,7 +48,7 @@ pub(crate) struct Serve {
 
 /// The end of the help of `haft mcp wrap`.
 pub(crate) const WRAP_HELP: &str = "Examples:
-  haft mcp wrap -- npx -y @modelcontextprotocol/server-memory
+  haft mcp wrap -- notes-server
   haft mcp wrap --name notes -- notes-server --readonly
 
 Write it in front of the command in the configuration of an MCP client. The client sees the server's

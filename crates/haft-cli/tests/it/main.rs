@@ -31,6 +31,7 @@ mod prompt;
 mod responses;
 mod results;
 mod sandbox;
+mod serve;
 mod shell;
 mod signals;
 mod streams;

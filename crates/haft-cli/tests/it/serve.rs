@@ -28,8 +28,7 @@ impl Served {
         let mut served = Self { child, input, output: BufReader::new(output), next_id: 0 };
         let info = json!({"name": "test", "version": "1"});
         let capabilities = json!({"elicitation": {}});
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
         assert!(served.request("initialize", params)["result"].is_object());
         served.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         served
@@ -190,7 +189,10 @@ fn install_changes_commands_keeps_the_old_file_and_can_be_undone() {
     assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json"]).code, Some(0));
     let changed: Value = serde_json::from_slice(&read("mcp.json")).unwrap();
     let files = &changed["mcpServers"]["files"];
-    assert_eq!(files["args"].as_array().unwrap()[..4], ["mcp", "wrap", "--name", "files"].map(Value::from));
+    assert_eq!(
+        files["args"].as_array().unwrap()[..4],
+        ["mcp", "wrap", "--name", "files"].map(Value::from)
+    );
     assert_eq!(files["env"]["KEY"], "s3cret");
     assert_eq!(changed["mcpServers"]["hosted"], config["mcpServers"]["hosted"]);
     let again = dir.run(["install", "cursor", "--file", "mcp.json", "--json"]);

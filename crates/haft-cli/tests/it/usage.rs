@@ -10,7 +10,7 @@ use crate::{Ran, TempDir, command, file, haft};
 const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
 
 /// Every command.
-pub(crate) const COMMANDS: [&str; 31] = [
+pub(crate) const COMMANDS: [&str; 35] = [
     "",
     "demo",
     "run",
@@ -27,6 +27,10 @@ pub(crate) const COMMANDS: [&str; 31] = [
     "call",
     "plan",
     "dispatch",
+    "serve",
+    "mcp",
+    "mcp wrap",
+    "install",
     "explain",
     "policy",
     "policy check",
