@@ -142,6 +142,10 @@ fn entry_json(entry: &McpEntry, status: Option<&ServerStatus>) -> Value {
         Some(status) => serde_json::to_value(status).unwrap_or_default(),
         None => json!({"name": entry.prefix(), "state": "not_started"}),
     };
+    // `error` is the key of a failed command.
+    if let Some(error) = whole.as_object_mut().and_then(|whole| whole.shift_remove("error")) {
+        whole["problem"] = error;
+    }
     whole["origin"] = json!(entry.origin);
     whole["enabled"] = json!(entry.found.is_enabled);
     whole["waits_for_trust"] = json!(entry.waits_for_trust);
@@ -150,7 +154,7 @@ fn entry_json(entry: &McpEntry, status: Option<&ServerStatus>) -> Value {
         whole["identity"] = json!(config.transport.identity());
     }
     if let Some(why) = entry.obstacle() {
-        whole["error"] = json!(why);
+        whole["problem"] = json!(why);
     }
     whole
 }
