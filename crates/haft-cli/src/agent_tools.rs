@@ -1,9 +1,9 @@
-//! The tools of an agent: those of every command, `tool_search`, and skills.
+//! The tools of an agent: those of every command, `tool_search`, skills, and MCP servers.
 
 use haft::{RuntimeBuilder, registry::ToolRegistryBuilder, search::SearchTools};
 use haft_tools::Skills;
 
-use crate::{builtin, error::Problem, session::Person, setup::Setup, skills};
+use crate::{builtin, error::Problem, mcp_servers, session::Person, setup::Setup, skills};
 
 /// Returns the registry of `haft run` and `haft chat`, and its skills.
 pub(crate) fn registry(
@@ -12,7 +12,10 @@ pub(crate) fn registry(
 ) -> Result<(ToolRegistryBuilder, Skills), Problem> {
     let skills = skills::find(setup);
     skills::note_findings(&skills, setup);
-    let registry = builtin::registry(setup, person)?.add(SearchTools).source(skills.clone());
+    let mut registry = builtin::registry(setup, person)?.add(SearchTools).source(skills.clone());
+    for server in mcp_servers::servers(setup, None)? {
+        registry = registry.source(server);
+    }
     Ok((registry, skills))
 }
 

@@ -20,7 +20,7 @@ use haft::{
 
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
-    mcp::Mcp,
+    mcp::{AddServer, Mcp},
     operator::{Hooks, ListTools, Shell},
     serve::{Install, McpClient, Serve, Wrap},
 };
@@ -128,9 +128,6 @@ any provider's format, so it counts as complete, and a note says so.")]
     /// Put the MCP servers of a client behind haft
     #[command(after_help = serve::INSTALL_HELP)]
     Install(Install),
-    /// Put an MCP server behind haft
-    #[command(subcommand, after_help = mcp::MCP_HELP)]
-    Mcp(Mcp),
     /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
   haft result list
@@ -186,6 +183,9 @@ or has changed is listed and asked about again.")]
   haft hooks test PreToolUse --tool Bash < fixture.json"
     )]
     Hooks(Hooks),
+    /// List, add, pin, wrap and log in to MCP servers
+    #[command(subcommand, after_help = mcp::MCP_HELP)]
+    Mcp(Mcp),
     /// Classify shell commands without running them
     #[command(
         subcommand,

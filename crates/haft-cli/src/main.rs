@@ -21,6 +21,10 @@ mod run_store;
 mod demo;
 mod tools;
 mod skills;
+mod mcp;
+mod mcp_edit;
+mod mcp_login;
+mod mcp_servers;
 mod tool_cost;
 mod tool_list;
 mod tool_status;
@@ -122,10 +126,6 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             return serve::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Install(args) => return install::run(args, &host_env()?),
-        Cmd::Mcp(Mcp::Wrap(args)) => {
-            let host = host_env_in(&args.place)?;
-            return mcp_wrap::run(args, Setup::open(&host, &args.rules)?, &host);
-        }
         Cmd::Dispatch(args) => {
             let host = host_env_in(&args.place)?;
             return dispatch::run(args, Setup::open(&host, &args.rules)?, &host);
@@ -141,6 +141,13 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
+        Cmd::Mcp(args) => {
+            let host = match args {
+                Mcp::Wrap(args) => host_env_in(&args.place)?,
+                _ => host_env()?,
+            };
+            return mcp::run(args, &host);
+        }
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
             return tools::run(args, |place, rules| Setup::open(&host_env_in(place)?, rules));

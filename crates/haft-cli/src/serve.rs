@@ -7,8 +7,11 @@ use std::{net::SocketAddr, process::ExitCode};
 use haft::{
     Config, Failure, FailureCode, Runtime, RuntimeBuilder, artifacts::ReadResult, host::Frame,
 };
-use haft_mcp::server::{
-    CallPeer, ClientApprover, ClientRequest, HttpOptions, McpServer, RequestKind,
+use haft_mcp::{
+    gateway::Gateway,
+    server::{
+        CallPeer, Changes, ClientApprover, ClientRequest, HttpOptions, McpServer, RequestKind,
+    },
 };
 use haft_tools::UserQuestion;
 use serde_json::json;
@@ -18,7 +21,7 @@ use crate::{
     args, builtin,
     error::Problem,
     host_env::HostEnv,
-    input, result,
+    input, mcp_servers, result,
     session::{self, Person},
     setup::Setup,
     signals::Signals,
@@ -34,12 +37,23 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
         Some(address) => Transport::Http(parse_address(address)?, http_options(args, host)?),
         None => Transport::Stdio,
     };
-    let registry = builtin::registry(&setup, &Person::default())?.add(ReadResult).build()?;
-    let runtime = runtime(&setup).registry(registry);
+    let changes = Changes::default();
+    let mut client = mcp_servers::host(&setup);
+    client.forward_questions = true;
+    client.prefix_resources = true;
+    client.changes = Some(changes.clone());
+    let servers = mcp_servers::servers_with(&setup, None, client)?;
+    let mut registry = builtin::registry(&setup, &Person::default())?.add(ReadResult);
+    for server in &servers {
+        registry = registry.source(server.clone());
+    }
+    let runtime = runtime(&setup).registry(registry.build()?);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())
+        .provider(Gateway::new(servers))
+        .changes(changes)
         .run(move |run| run.working_directory(&here).budget(budget.clone()))
         .build()?;
     session::block_on(async move {

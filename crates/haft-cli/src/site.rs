@@ -116,6 +116,11 @@ impl Site {
         self.home.as_deref()
     }
 
+    /// The configuration directory of the user.
+    pub(crate) fn user(&self) -> Option<&Path> {
+        self.user.as_deref()
+    }
+
     /// The path of the trust file.
     pub(crate) fn trust_file(&self) -> Option<PathBuf> {
         self.user.as_ref().map(|user| user.join(TrustedDirs::FILE))

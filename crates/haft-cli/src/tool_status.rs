@@ -21,7 +21,7 @@ use crate::{
     builtin,
     error::Problem,
     explain::UnhiddenPolicy,
-    schema, session,
+    mcp, mcp_servers, schema, session,
     setup::Setup,
     style::{BAD, GOOD, WARN},
 };
@@ -127,20 +127,28 @@ impl ToolStatus {
     }
 }
 
-/// Returns a runtime with all tools, and the status of each tool, in the order of the registry.
-pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Problem> {
+/// A tool and its status.
+pub(crate) type Judged = (Arc<RegisteredTool>, ToolStatus);
+
+/// Returns a runtime with all tools, those of MCP servers included, and the status of each: own
+/// tools first. Notes which servers have no tools yet.
+pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<Judged>), Problem> {
     let build = |registry: ToolRegistryBuilder| {
         let runtime = setup.runtime(Runtime::builder()).policy(UnhiddenPolicy(setup.policy()));
         runtime.registry(registry.build()?).build()
     };
-    let runtime = build(builtin::all(setup)?)?;
-    let entries: Vec<Arc<RegisteredTool>> = runtime.registry().own().cloned().collect();
+    let servers = mcp_servers::servers(setup, Some(mcp::PATIENCE))?;
+    let with_servers = servers.iter().fold(builtin::all(setup)?, |all, s| all.source(s.clone()));
+    let runtime = build(with_servers)?;
+    let mut entries: Vec<Arc<RegisteredTool>> = runtime.registry().own().cloned().collect();
     let stubs = entries.iter().fold(ToolRegistry::builder(), |all, entry| all.add(stub_of(entry)));
     let (run, stub_run) = (setup.run(&runtime).start(), setup.run(&build(stubs)?).start());
     let (rules, budget) = (setup.rules(), setup.loaded.budget.clone());
     let (policy, here) = (setup.policy(), format!("{}/", setup.here().display()));
-    let statuses = session::block_on(async move {
+    let (judged, problems) = session::block_on(async move {
         let (turn, stub_turn) = (run.turn().await?, stub_run.turn().await?);
+        let remote = turn.snapshot().entries().filter(|tool| tool.policy_tool().remote.is_some());
+        entries.extend(remote.cloned());
         let mut all = Vec::new();
         for entry in &entries {
             if let Some(why) = policy.hides(&entry.policy_tool(), &Scope::default()) {
@@ -184,9 +192,14 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Proble
             }
             all.push(status);
         }
-        Ok::<_, haft::Error>(all)
+        let problems = turn.snapshot().problems().to_vec();
+        for server in &servers {
+            server.shut_down().await;
+        }
+        Ok::<_, haft::Error>((entries.into_iter().zip(all).collect(), problems))
     })??;
-    Ok((runtime, statuses))
+    problems.into_iter().for_each(|problem| setup.note(problem));
+    Ok((runtime, judged))
 }
 
 /// A tool with the same declaration and without a check. Its calls write the files that they name.

@@ -79,8 +79,8 @@ fn names(setup: Option<&Setup>) -> Result<(), Problem> {
 }
 
 fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
-    let (runtime, statuses) = tool_status::of_all(setup)?;
-    let tools = runtime.registry().own().zip(&statuses);
+    let (_, judged) = tool_status::of_all(setup)?;
+    let tools = judged.iter().map(|(entry, status)| (&**entry, status));
     if output.json {
         let list: Vec<Value> = tools.map(|(entry, status)| summary_json(entry, status)).collect();
         style::print(format_args!("{}\n", Value::Array(list)))?;
@@ -103,10 +103,11 @@ fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
 }
 
 fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> {
-    let (runtime, statuses) = tool_status::of_all(setup)?;
-    let registry = runtime.registry();
-    let Some(entry) = builtin::find(registry, tool) else {
-        let names = registry.own().map(|e| e.name().as_str());
+    let (runtime, judged) = tool_status::of_all(setup)?;
+    let own = builtin::find(runtime.registry(), tool).map(|entry| entry.name().clone());
+    let name = own.as_ref().map_or(tool, |own| own.as_str());
+    let Some((entry, status)) = judged.iter().find(|(entry, _)| *entry.name() == name) else {
+        let names = judged.iter().map(|(entry, _)| entry.name().as_str());
         let problem = Problem::new(format!("there is no tool called `{tool}`"));
         return Err(match builtin::missing_hint(tool, setup) {
             Some(hint) => problem.hint(hint),
@@ -115,10 +116,9 @@ fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> 
                 .hint("`haft tools list` lists the tools"),
         });
     };
-    let at = registry.own().position(|own| own.name() == entry.name());
     let shown = ShownTool {
         entry,
-        status: at.and_then(|at| statuses.into_iter().nth(at)),
+        status: Some(status.clone()),
         place: BodyPlace::of(&entry.manifest())?,
         limits: Limits::of(entry, setup),
         layers: runtime.layers_of(entry),

@@ -21,9 +21,10 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     inventory::Inventory,
+    mcp_servers,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
-    trust_effects::TrustEffects,
+    trust_effects::{self, TrustEffects},
     trust_file,
 };
 
@@ -187,6 +188,10 @@ impl Listing {
         for directory in &inventory.skills {
             shown.add_skills(directory, book);
         }
+        let directories = site.directories().map(Path::to_owned);
+        for (path, directory, text) in mcp_servers::files_of(directories, root)? {
+            shown.add_mcp_servers(&path, directory, &text, book);
+        }
         let known = book.trusted_by(root, trust_file::identify);
         if let Some(known) = known.filter(|known| known.directory == *root) {
             let gone = known.files.keys().filter(|name| !shown.entry.files.contains_key(*name));
@@ -235,6 +240,23 @@ impl Listing {
         }
         if !effects.parts.is_empty() {
             self.brings.push((directory.to_owned(), effects));
+        }
+    }
+
+    /// Adds a file of MCP servers.
+    fn add_mcp_servers(&mut self, path: &Path, directory: PathBuf, text: &str, book: &TrustedDirs) {
+        let at = path.strip_prefix(&self.entry.directory).unwrap_or(path).display().to_string();
+        match trust_effects::servers_of(text) {
+            Ok(servers) => {
+                let effects = TrustEffects {
+                    servers: servers.into_iter().map(|server| (at.clone(), server)).collect(),
+                    parts: vec![path.to_owned()],
+                    ..TrustEffects::default()
+                };
+                self.brings.push((directory, effects));
+                self.add_file(path, Some(text.as_bytes().to_vec()), book);
+            }
+            Err(why) => self.problems.push(format!("`{at}`: {why}")),
         }
     }
 
@@ -336,6 +358,7 @@ impl Listing {
         json!({"allows": all(|b| &b.allows, "match"), "hooks": all(|b| &b.hooks, "hook"),
             "tools": all(|b| &b.tools, "tool"), "sandbox": all(|b| &b.sandbox, "opens"),
             "model": all(|b| &b.model, "sets"), "skills": all(|b| &b.skills, "skill"),
+            "mcp_servers": all(|b| &b.servers, "server"),
             "roots": roots,
             "mode": self.brings.iter().find_map(|(_, brings)| brings.mode)})
     }

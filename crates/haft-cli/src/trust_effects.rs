@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use haft::policy::{ConfigFile, Decision, HookSpec, KeyReference, Mode};
+use haft::policy::{ConfigFile, Decision, HookSpec, KeyReference, McpServerTable, Mode};
+use haft_mcp::config::{self, ConfigContext, ConfigFormat, FoundServer};
 
 use crate::{
     error::Problem,
@@ -55,6 +56,36 @@ fn model_lines(
     lines.into_iter().map(|line| (at(place), line)).collect()
 }
 
+/// A server as a person sees it: its name, and what is started or reached. Variables are not
+/// expanded, because they may be secrets.
+fn server_line(name: &str, found: &FoundServer) -> String {
+    match &found.config {
+        Ok(config) => format!("{name}: {}", config.transport.identity()),
+        Err(why) => format!("{name}: not usable, {why}"),
+    }
+}
+
+/// The MCP servers of a file of another program.
+pub(crate) fn servers_of(text: &str) -> Result<Vec<String>, String> {
+    let found = config::read(ConfigFormat::Json, text, &ConfigContext::default());
+    let found = found.map_err(|why| why.message().to_owned())?;
+    Ok(found.iter().map(|server| server_line(&server.name, server)).collect())
+}
+
+/// The MCP servers of `haft.toml`.
+fn server_lines(
+    tables: &[McpServerTable],
+    at: &dyn Fn(&haft::policy::SourceLocation) -> String,
+) -> Vec<(String, String)> {
+    let context = ConfigContext::default();
+    let line = |table: &McpServerTable| match config::read_haft(&table.name, &table.table, &context)
+    {
+        Ok(found) => server_line(&table.name, &found),
+        Err(_) => format!("{}: {}", table.name, table.table),
+    };
+    tables.iter().map(|table| (at(&table.location), line(table))).collect()
+}
+
 /// What takes effect when the files of one directory are trusted.
 #[derive(Default)]
 pub(crate) struct TrustEffects {
@@ -66,6 +97,8 @@ pub(crate) struct TrustEffects {
     pub(crate) sandbox: Vec<(String, String)>,
     /// Where conversations are sent.
     pub(crate) model: Vec<(String, String)>,
+    /// The MCP servers that start.
+    pub(crate) servers: Vec<(String, String)>,
     /// The skills, and what they allow.
     pub(crate) skills: Vec<(String, String)>,
     pub(crate) mode: Option<Mode>,
@@ -99,6 +132,7 @@ impl TrustEffects {
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
             sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
             model: model_lines(&after.model, &|place| location::at(place, &site.root)),
+            servers: server_lines(&after.mcp_servers, &|place| location::at(place, &site.root)),
             skills: Vec::new(),
             roots: after.context.roots,
             mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
@@ -117,12 +151,14 @@ impl TrustEffects {
         let opens = style::paint(WARN, "for commands");
         let model = style::paint(WARN, "the model   ");
         let skill = style::paint(WARN, "adds a skill");
+        let starts = style::paint(WARN, "MCP server  ");
         let kinds = [
             ("allows      ", &self.allows),
             (&runs, &self.hooks),
             (&adds, &self.tools),
             (&opens, &self.sandbox),
             (&model, &self.model),
+            (&starts, &self.servers),
             (&skill, &self.skills),
         ];
         for (kind, all) in kinds {

@@ -55,7 +55,7 @@ pub(crate) fn update<T>(
 }
 
 /// Replaces the file atomically: writes a temporary file and renames it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension(format!("toml.{}", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);

@@ -10,3 +10,10 @@ pub mod client;
 pub mod config;
 pub mod gateway;
 pub mod server;
+
+// The programs of the guide run as doc tests.
+#[cfg(doctest)]
+mod doctests {
+    #[doc = include_str!("../../../docs/guide/mcp-tools.md")]
+    pub struct McpTools;
+}

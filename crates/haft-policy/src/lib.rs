@@ -41,7 +41,7 @@ pub use self::{
     explain::{CheckStep, Explanation, NearMiss, RuleRef},
     files::{
         CallLimits, CommandTool, ConfigFile, ConfigPath, DirectoryId, FileFormat, FileNote,
-        Handler, HookScript, HookSpec, KeyReference, LoadOptions, ModelEndpoint, ModelPrice,
+        Handler, HookScript, HookSpec, KeyReference, LoadOptions, McpServerTable, ModelEndpoint, ModelPrice,
         ModelSettings, PolicyConfig, SandboxSettings, TrustEntry, TrustedDirs, UntrustedReason,
         config_paths, files_from, managed_drop_ins, managed_settings_file, project_files,
         project_root, read_config_file, read_regular_file,

@@ -9,7 +9,7 @@ pub use haft_policy::{
     AllowAll, ArgumentKind, Budget, BudgetKey, CallLimits, CheckStep, CommandTool, ConfigFile,
     ConfigLayer, ConfigPath, DefaultPolicy, DirectoryId, Example, ExampleResult, Explanation,
     FileFormat, FileNote, FileRules, Finding, FindingKind, FsPathResolver, Handler, HidesRevision,
-    HookScript, HookSpec, KeyReference, LexicalResolver, LoadOptions, Mode, ModelEndpoint,
+    HookScript, HookSpec, KeyReference, LexicalResolver, LoadOptions, McpServerTable, Mode, ModelEndpoint,
     ModelPrice, ModelSettings, NameGlob, NearMiss, PathBase, PathGuard, PathResolver, Pattern,
     PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext, PolicyFingerprint,
     PolicyRequest, PolicyTool, Provenance, RecordedDecision, ReloadableRules, Rule, RuleRef,

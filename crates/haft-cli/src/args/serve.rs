@@ -12,7 +12,8 @@ pub(crate) const SERVE_HELP: &str = "Examples:
   haft serve --http 127.0.0.1:8765
   haft serve --http 0.0.0.0:8765 --token-file tokens --allow-host tools.example.com
 
-An MCP client starts the first form by itself. Each call is validated, authorized and recorded as in
+The tools are the built-in ones and those of the MCP servers that `haft mcp list` lists. An MCP
+client starts the first form by itself. Each call is validated, authorized and recorded as in
 `haft call`. A call that needs approval asks the user of the client; a client that cannot ask gets a
 denial. Clients of 2025-11-25 and of 2026-07-28 are served at the same time.
 

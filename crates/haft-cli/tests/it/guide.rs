@@ -17,6 +17,8 @@ const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.m
 const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
 const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.md");
 #[cfg(unix)]
+const MCP_TOOLS: &str = include_str!("../../../../docs/guide/mcp-tools.md");
+#[cfg(unix)]
 const MODELS: &str = include_str!("../../../../docs/guide/models.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 #[cfg(unix)]
@@ -147,6 +149,14 @@ fn examples_of_the_large_results_guide_match_the_output() {
 
 #[cfg(unix)]
 #[test]
+fn examples_of_the_mcp_tools_guide_match_the_output() {
+    let server = blocks(MCP_TOOLS, "sh")[0];
+    let dir = TempDir::new("mcp-tools-guide", &[("notes-server.sh", server)]);
+    assert!(run_examples_in(MCP_TOOLS, &dir.work()) >= 5, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
 fn examples_of_the_skills_guide_match_the_output() {
     let skill = blocks(SKILLS, "markdown")[0];
     let dir = TempDir::new(
@@ -176,12 +186,13 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 11] = [
+    const TESTED: [&str; 12] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
         "command.md",
         "large-results.md",
+        "mcp-tools.md",
         "models.md",
         "observability.md",
         "protected-files.md",
@@ -250,7 +261,13 @@ fn run_examples_in(page: &'static str, directory: &Path) -> usize {
             let (line, wanted) = example.split_once('\n').unwrap();
             let line = with_run_id(&with_result_id(line), directory);
             let mut sh = Command::new("sh");
-            let ran = isolated(&mut sh)
+            isolated(&mut sh);
+            // A directory with a home of its own keeps its settings there.
+            let home = directory.parent().map(|above| above.join("home"));
+            if let Some(home) = home.filter(|home| home.is_dir()) {
+                sh.env("XDG_CONFIG_HOME", home.join("config")).env("HOME", home);
+            }
+            let ran = sh
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
                 .current_dir(directory)
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))

@@ -22,6 +22,8 @@ fn expected_code(line: &str) -> i32 {
         "haft tools lint --tools tools.jsonl --deny" => 1,
         // The home directory of the test has no MCP client.
         line if line.starts_with("haft install ") => 1,
+        // The server is in a file of the directory, which trust does not cover yet.
+        "haft mcp login hub" | "haft mcp login hub --out" => 1,
         _ => 0,
     }
 }
@@ -69,6 +71,13 @@ fn directory() -> TempDir {
     let jq = home.join("bin/jq");
     std::fs::write(&jq, "#!/bin/sh\nexec cat\n").unwrap();
     std::fs::set_permissions(&jq, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The server that `npx` would download.
+    let npx = home.join("bin/npx");
+    let guide = include_str!("../../../../docs/guide/mcp-tools.md");
+    let server = guide.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let server = server.replace("read_note", "read_file");
+    std::fs::write(&npx, format!("#!/bin/sh\n{server}")).unwrap();
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).unwrap();
     dir
 }
 

@@ -22,6 +22,7 @@ mod json_output;
 mod lints;
 #[cfg(target_os = "linux")]
 mod live;
+mod mcp;
 mod models;
 #[cfg(feature = "otlp")]
 mod otlp;

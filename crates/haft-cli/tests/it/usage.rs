@@ -10,7 +10,7 @@ use crate::{Ran, TempDir, command, file, haft};
 const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
 
 /// Every command.
-pub(crate) const COMMANDS: [&str; 35] = [
+pub(crate) const COMMANDS: [&str; 42] = [
     "",
     "demo",
     "run",
@@ -46,6 +46,13 @@ pub(crate) const COMMANDS: [&str; 35] = [
     "exit-codes",
     "result",
     "doctor",
+    "mcp list",
+    "mcp get",
+    "mcp add",
+    "mcp pin",
+    "mcp diff",
+    "mcp login",
+    "mcp remove",
 ];
 
 #[test]

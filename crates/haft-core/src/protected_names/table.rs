@@ -37,6 +37,7 @@ const ACCOUNT: &str = "it holds credentials or names programs that fetch them";
 pub const PROTECTED: &[ProtectedName] = &[
     // Our own configuration.
     name("haft.toml", HAFT),
+    name("haft.lock", HAFT),
     name(LOCAL_FILE, HAFT),
     name(RESERVED_DIRECTORY, HAFT),
     // Git. A file or symlink called `.git` is refused because these lie below it.

@@ -262,7 +262,7 @@ fn suspicions(texts: &[&str], server: &str, known: &KnownTools) -> Vec<String> {
         }
     };
     for text in texts {
-        if text.chars().any(|c| is_invisible(c)) {
+        if text.chars().any(is_invisible) {
             add("it has invisible characters".to_owned());
         }
         if text.contains('\u{1b}') || text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c))

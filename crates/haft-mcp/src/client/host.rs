@@ -1,6 +1,8 @@
 //! What the program around the client provides to its servers.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+use haft::tool::BoxError;
 
 use crate::server::Changes;
 
@@ -8,6 +10,7 @@ use super::{
     admission::KnownTools,
     elicitation::Elicitor,
     oauth::{Browser, Credentials},
+    pins::PinnedServer,
 };
 
 /// What servers share and may use. Without a value, what needs it is refused.
@@ -30,4 +33,21 @@ pub struct ClientHost {
     /// Lets a person log in whenever a server wants it. Without one, a server that wants a login
     /// fails and says so.
     pub browser: Option<Arc<dyn Browser>>,
+    /// Keeps what is pinned of a server that had no pins.
+    pub pins: Option<Arc<dyn PinStore>>,
+}
+
+/// Keeps what is pinned of servers.
+pub trait PinStore: Send + Sync + 'static {
+    /// Keeps the first definitions of a server.
+    ///
+    /// # Errors
+    /// Fails if they cannot be kept. They count until the program ends.
+    fn keep_first(&self, server: &str, pins: &PinnedServer) -> Result<(), BoxError>;
+}
+
+impl fmt::Debug for dyn PinStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PinStore")
+    }
 }

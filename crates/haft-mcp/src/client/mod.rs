@@ -30,7 +30,7 @@ pub use self::{
         is_server_name,
     },
     elicitation::{ElicitationAnswer, ElicitationKind, ElicitationRequest, Elicitor},
-    host::ClientHost,
+    host::{ClientHost, PinStore},
     oauth::{Browser, Credentials, OAuthSettings},
     pins::{FieldChange, Lockfile, PinChange, PinnedServer, PinnedTool},
     server::{RemoteServer, ServerState, ServerStatus, WithheldTool},

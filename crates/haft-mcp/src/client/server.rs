@@ -72,8 +72,13 @@ impl RemoteServer {
         })))
     }
 
-    /// Sets what is pinned of it. Tools that differ are withheld from the next turn on.
+    /// Sets what is pinned of it. Tools that differ are withheld from the next turn on. Without
+    /// pins, the first list that the server sends is pinned.
     pub fn set_pins(&self, pins: Option<PinnedServer>) {
+        let era = pins.as_ref().and_then(|pins| Era::parse(pins.era.as_deref()?));
+        if let Some(era) = era {
+            self.0.supervisor.expect_era(era);
+        }
         *lock(&self.0.pins) = pins;
         *lock(&self.0.offered) = None;
     }
@@ -139,23 +144,33 @@ impl RemoteServer {
         }
     }
 
+    /// Returns what is pinned of it.
+    #[must_use]
+    pub fn pins(&self) -> Option<PinnedServer> {
+        lock(&self.0.pins).clone()
+    }
+
     /// Returns what to pin of the server as it is now; `None` before its first list.
     #[must_use]
     pub fn pinned_now(&self) -> Option<PinnedServer> {
         let definitions = self.0.supervisor.definitions()?;
         let before = lock(&self.0.pins).clone();
+        Some(self.pin(&definitions, before.as_ref()))
+    }
+
+    fn pin(&self, definitions: &[Tool], before: Option<&PinnedServer>) -> PinnedServer {
         let tools = definitions.iter().map(|tool| {
             let definition = pins::definition(tool);
             let hash = pins::hash_of(&definition);
-            let pin = before.as_ref().and_then(|pins| pins.tools.get(&*tool.name));
+            let pin = before.and_then(|pins| pins.tools.get(&*tool.name));
             let reviewed = pin.is_some_and(|pin| pin.reviewed && pin.hash == hash);
             (tool.name.to_string(), PinnedTool { hash, reviewed, definition })
         });
-        Some(PinnedServer {
+        PinnedServer {
             identity: self.config().transport.identity(),
             era: self.0.supervisor.era().as_str().map(str::to_owned),
             tools: tools.collect::<BTreeMap<_, _>>(),
-        })
+        }
     }
 
     /// Lists what has changed since it was pinned; empty if nothing is pinned or listed.
@@ -184,7 +199,7 @@ impl RemoteServer {
         let config = self.config();
         let names = definitions.iter().map(|tool| tool.name.to_string());
         self.known().set(&config.name, names.collect());
-        let pins = lock(&self.0.pins).clone();
+        let pins = self.pins_or_first(&definitions);
         let mut offered = Offered {
             definitions: Arc::clone(&definitions),
             tools: Vec::new(),
@@ -215,6 +230,20 @@ impl RemoteServer {
             }
         }
         offered
+    }
+
+    /// The pins; if there are none, these first definitions become the pins.
+    fn pins_or_first(&self, definitions: &[Tool]) -> Option<PinnedServer> {
+        let mut pins = lock(&self.0.pins);
+        if pins.is_none() && self.config().pinning != Pinning::Off {
+            let first = self.pin(definitions, None);
+            if let Some(store) = &self.0.supervisor.host.pins {
+                // If they cannot be kept, they count at least until the program ends.
+                let _ = store.keep_first(&self.config().name, &first);
+            }
+            *pins = Some(first);
+        }
+        pins.clone()
     }
 
     fn known(&self) -> &KnownTools {

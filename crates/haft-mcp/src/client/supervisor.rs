@@ -115,6 +115,13 @@ impl Supervisor {
         *lock(&self.era)
     }
 
+    /// Sets the era to try first, unless one is configured. If it fails, the server is asked.
+    pub(super) fn expect_era(&self, era: Era) {
+        if self.config.era == Era::Auto {
+            *lock(&self.era) = era;
+        }
+    }
+
     pub(super) fn definitions(&self) -> Option<Arc<Vec<Tool>>> {
         lock(&self.definitions).clone()
     }
@@ -154,8 +161,6 @@ impl Supervisor {
                     ConnectError::new(self.with_stderr("the connection ended"))
                 }
                 Ok(Err(error)) => {
-                    // What was detected may be wrong after an update of the server.
-                    *lock(&self.era) = self.config.era;
                     let message = self.with_stderr(&error.message);
                     ConnectError { message, ..error }
                 }
@@ -179,6 +184,11 @@ impl Supervisor {
                 Err(error) => error,
             };
             let Some(challenge) = error.challenge.clone().filter(|_| logins < MAX_LOGINS) else {
+                // What was detected may be wrong after an update of the server.
+                if self.era() != self.config.era {
+                    *lock(&self.era) = self.config.era;
+                    continue;
+                }
                 return Err(error);
             };
             logins += 1;

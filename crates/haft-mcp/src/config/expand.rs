@@ -75,9 +75,11 @@ mod tests {
 
     #[test]
     fn every_form_is_expanded_once() {
-        let mut context = ConfigContext::default();
-        context.workspace = "/work".into();
-        context.home = Some("/home/ada".into());
+        let mut context = ConfigContext {
+            workspace: "/work".into(),
+            home: Some("/home/ada".into()),
+            ..ConfigContext::default()
+        };
         context.variables.insert("A".into(), "${B}".into());
         context.variables.insert("B".into(), "b".into());
         context.inputs.insert("key".into(), "secret".into());

@@ -146,12 +146,14 @@ fn endpoint(
         endpoint.headers.push((name, Secret::from(variables.expand(&value).as_str())));
     }
     if let Some(oauth) = fields.get("oauth").and_then(Value::as_object) {
-        let mut settings = OAuthSettings::default();
-        settings.client_id = oauth.get("clientId").and_then(Value::as_str).map(str::to_owned);
         let port = oauth.get("callbackPort").and_then(Value::as_u64);
-        settings.callback_port = port.and_then(|port| u16::try_from(port).ok());
         let scopes = oauth.get("scopes").and_then(Value::as_str).unwrap_or_default();
-        settings.scopes = scopes.split_whitespace().map(str::to_owned).collect();
+        let settings = OAuthSettings {
+            client_id: oauth.get("clientId").and_then(Value::as_str).map(str::to_owned),
+            callback_port: port.and_then(|port| u16::try_from(port).ok()),
+            scopes: scopes.split_whitespace().map(str::to_owned).collect(),
+            ..OAuthSettings::default()
+        };
         endpoint.oauth = Some(settings);
     }
     Ok(endpoint)
@@ -183,8 +185,7 @@ mod tests {
     use super::*;
 
     fn context() -> ConfigContext {
-        let mut context = ConfigContext::default();
-        context.workspace = "/work".into();
+        let mut context = ConfigContext { workspace: "/work".into(), ..ConfigContext::default() };
         for (name, value) in [("PATH", "/bin"), ("TOKEN", "t0ken"), ("AWS_SECRET", "no")] {
             context.variables.insert(name.into(), value.into());
         }

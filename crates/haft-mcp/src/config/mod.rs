@@ -19,7 +19,7 @@ pub use self::expand::Variables;
 use crate::client::ServerConfig;
 
 /// The largest file that is read.
-pub const MAX_FILE_BYTES: usize = 1 << 20;
+pub const MAX_FILE_BYTES: usize = 16 << 20;
 /// The most servers of one file.
 const MAX_SERVERS: usize = 1_000;
 

@@ -1,9 +1,16 @@
 //! The MCP client and server, against peers that behave well and badly.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "the helpers belong to the tests; a test runs tasks of its own"
+)]
+
 mod kit;
 mod stdio;
 mod http;
 mod faults;
 mod many;
 mod pinning;
+mod attacks;
 mod server;

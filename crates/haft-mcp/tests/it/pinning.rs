@@ -104,3 +104,15 @@ async fn a_quarantined_tool_is_offered_only_after_a_person_reviewed_it() {
     assert!(!remote.pinned_now().unwrap().tools["a"].reviewed, "a review dies with its text");
     runtime.close().await;
 }
+
+#[tokio::test]
+async fn the_first_list_is_pinned_so_that_a_server_cannot_change_in_a_session() {
+    let file = TempFile::new();
+    let remote = server(of_file(&file, &[tool("a", "Does a.")]));
+    let runtime = runtime(&[&remote]);
+    assert_eq!(names(&runtime).await, ["fix__a"]);
+    file.write(&json!([tool("a", "Does more."), tool("b", "New.")]).to_string());
+    eventually("the change is seen", || remote.status().withheld.len() == 2).await;
+    assert!(names(&runtime).await.is_empty());
+    runtime.close().await;
+}

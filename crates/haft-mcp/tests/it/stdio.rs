@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haft::{events::Event, tool::Block, tool::Progress};
-use haft_mcp::client::{Era, ServerConfig, ServerState, ServerTrust};
+use haft_mcp::client::{Era, Pinning, ServerConfig, ServerState, ServerTrust};
 use serde_json::json;
 
 use crate::kit::{
@@ -227,7 +227,8 @@ async fn a_changed_list_takes_effect_between_turns() {
     for era in ["--legacy", "--modern"] {
         let file = TempFile::new();
         file.write(&json!([tool("first")]).to_string());
-        let remote = server(stdio(&[era, "--definitions", &file.arg()]));
+        let config = stdio(&[era, "--definitions", &file.arg()]);
+        let remote = server(ServerConfig { pinning: Pinning::Off, ..config });
         let runtime = runtime(&[&remote]);
         assert_eq!(names(&runtime).await, ["fix__first"]);
         file.write(&json!([tool("first"), tool("second")]).to_string());

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use super::{
     CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, UntrustedReason,
-    model::ModelSettings, sandbox::SandboxTable,
+    mcp::McpServerTable, model::ModelSettings, sandbox::SandboxTable,
 };
 use crate::{
     budget::Budget,
@@ -35,6 +35,7 @@ pub(super) struct FileContent {
     pub(super) tools: Vec<CommandTool>,
     pub(super) sandbox: SandboxTable,
     pub(super) model: ModelSettings,
+    pub(super) mcp_servers: Vec<McpServerTable>,
     pub(super) hooks: Vec<ParsedHook>,
     /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
@@ -73,6 +74,7 @@ impl FileContent {
             tools: Vec::new(),
             sandbox: SandboxTable::default(),
             model: ModelSettings::default(),
+            mcp_servers: Vec::new(),
             hooks: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,

@@ -59,6 +59,18 @@ pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyC
         }
         setup.sandbox.add(content.sandbox);
         setup.model.add(content.model);
+        for server in content.mcp_servers {
+            match setup.mcp_servers.iter().find(|known| known.name == server.name) {
+                None => setup.mcp_servers.push(server),
+                Some(known) => {
+                    let message = format!(
+                        "the MCP server `{}` is also declared at {}, and that declaration is used",
+                        known.name, known.location
+                    );
+                    setup.notes.push(FileNote { location: server.location, message });
+                }
+            }
+        }
         setup.rules.extend(content.rules);
         setup.notes.extend(content.notes);
         let mut open: Option<(SourceLocation, usize)> = None;
@@ -135,6 +147,10 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
     if let Some(place) = content.model.location.take() {
         ignored.add("section `[model]`", &place);
         content.model = ModelSettings::default();
+    }
+    // It starts a program, or sends arguments of calls to a host.
+    for server in content.mcp_servers.drain(..) {
+        ignored.add("MCP server", &server.location);
     }
     if let Some(place) = content.about_place.take() {
         for _ in content.about.values().flatten() {

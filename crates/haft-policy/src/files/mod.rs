@@ -19,6 +19,7 @@ mod template;
 mod command_tool;
 mod sandbox;
 mod model;
+mod mcp;
 mod merge;
 mod config_path;
 mod trust;
@@ -36,6 +37,7 @@ pub use self::{
         ConfigPath, config_paths, files_from, managed_drop_ins, managed_settings_file,
         project_files, project_root,
     },
+    mcp::McpServerTable,
     model::{KeyReference, ModelEndpoint, ModelPrice, ModelSettings},
     open::{read_config_file, read_regular_file},
     sandbox::SandboxSettings,
@@ -112,6 +114,8 @@ pub struct PolicyConfig {
     pub sandbox: SandboxSettings,
     /// The model of `haft run` and `haft chat`.
     pub model: ModelSettings,
+    /// The MCP servers.
+    pub mcp_servers: Vec<McpServerTable>,
     /// Whether the mode may be `bypassPermissions`, wherever it is set.
     pub may_bypass: bool,
     /// What is ignored or handled differently.

@@ -1,5 +1,5 @@
 //! `haft.toml` and `haft.local.toml`: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`,
-//! `[tool.NAME]`, `[hooks]`, `[sandbox]` and `[model]`.
+//! `[tool.NAME]`, `[hooks]`, `[sandbox]`, `[model]` and `[mcp.servers.NAME]`.
 //!
 //! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
 //! mistake: a rule with a typo must not silently restrict less.
@@ -33,7 +33,7 @@ use crate::{
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 const FILE_KEYS: &[&str] =
-    &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model"];
+    &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model", "mcp"];
 const RULE_KEYS: &[&str] = &[
     "id", "match", "decision", "input", "except", "reason", "priority", "subject", "when",
     "rewrite", "enabled", "test",
@@ -88,6 +88,10 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
             "model" => {
                 let Toml { reader, anchor, content, .. } = &mut toml;
                 model::read(reader, &entry.value, file, anchor, content);
+            }
+            "mcp" => {
+                let Toml { reader, content, .. } = &mut toml;
+                super::mcp::read(reader, &entry.value, file, content);
             }
             _ => {}
         }

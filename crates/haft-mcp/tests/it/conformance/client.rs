@@ -57,10 +57,12 @@ async fn main() -> ExitCode {
 async fn run(scenario: &str, url: &str, context: &Value, is_modern: bool) -> Result<(), String> {
     let mut endpoint = HttpEndpoint::new(url);
     let text = |key: &str| context[key].as_str().map(str::to_owned);
-    let mut oauth = OAuthSettings::default();
-    oauth.client_metadata_url = Some(CLIENT_METADATA.to_owned());
-    oauth.client_id = text("client_id");
-    oauth.client_secret = text("client_secret").map(|secret| Secret::from(secret.as_str()));
+    let oauth = OAuthSettings {
+        client_metadata_url: Some(CLIENT_METADATA.to_owned()),
+        client_id: text("client_id"),
+        client_secret: text("client_secret").map(|secret| Secret::from(secret.as_str())),
+        ..OAuthSettings::default()
+    };
     endpoint.oauth = Some(oauth);
     let config = ServerConfig {
         // This scenario's server speaks the legacy protocol only, and hangs at anything else.
