@@ -52,6 +52,10 @@ deny:
 vendor-types:
     scripts/vendor-types
 
+# Run the official MCP conformance suite. Needs npm with a registry.
+mcp-conformance:
+    scripts/mcp-conformance
+
 # Review changed snapshots one by one.
 snap:
     cargo insta test --review

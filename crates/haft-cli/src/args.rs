@@ -5,6 +5,7 @@
 mod agent;
 mod mcp;
 mod operator;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
     mcp::{AddServer, Mcp},
     operator::{Hooks, ListTools, Shell},
+    serve::{Install, McpClient, Serve, Wrap},
 };
 use crate::style;
 
@@ -120,6 +122,12 @@ A response that was truncated, or that has no stop reason, is answered and none 
 The assistant message alone, as a history has it, is accepted too: that form has no stop reason in
 any provider's format, so it counts as complete, and a note says so.")]
     Dispatch(Dispatch),
+    /// Serve the tools to MCP clients, under the rules of the workspace
+    #[command(after_help = serve::SERVE_HELP)]
+    Serve(Serve),
+    /// Put the MCP servers of a client behind haft
+    #[command(after_help = serve::INSTALL_HELP)]
+    Install(Install),
     /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
   haft result list
@@ -175,7 +183,7 @@ or has changed is listed and asked about again.")]
   haft hooks test PreToolUse --tool Bash < fixture.json"
     )]
     Hooks(Hooks),
-    /// List, add, pin and log in to MCP servers
+    /// List, add, pin, wrap and log in to MCP servers
     #[command(subcommand, after_help = mcp::MCP_HELP)]
     Mcp(Mcp),
     /// Classify shell commands without running them

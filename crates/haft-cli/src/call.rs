@@ -83,8 +83,12 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
             Some(arguments) => arguments,
             None => {
                 let entry = turn.snapshot().get(&tool);
-                let entry = entry.ok_or_else(|| missing_remote(&tool, &turn, remote.as_ref()))?;
-                arguments::read(&pairs, args_json.as_deref(), Some(entry))?
+                // A tool that a rule hides is called, so that the answer names the rule.
+                let is_hidden = turn.snapshot().withheld().any(|(name, _)| *name == *tool);
+                if entry.is_none() && !is_hidden {
+                    return Err(missing_remote(&tool, &turn, remote.as_ref()));
+                }
+                arguments::read(&pairs, args_json.as_deref(), entry.map(|entry| &**entry))?
             }
         };
         let call = ToolCall::new(ID, tool.as_str(), arguments);

@@ -7,6 +7,9 @@ mod args;
 mod run;
 mod chat;
 mod runs;
+mod serve;
+mod mcp_wrap;
+mod install;
 mod agent_setup;
 mod model;
 mod model_key;
@@ -80,7 +83,7 @@ use haft::{Config, FailureCode};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Cli, Cmd},
+    args::{Cli, Cmd, Mcp},
     error::Problem,
     host_env::HostEnv,
     setup::Setup,
@@ -119,6 +122,11 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             let host = host_env_in(&args.location)?;
             return call::run(args, Setup::open(&host, &args.rules)?, &host);
         }
+        Cmd::Serve(args) => {
+            let host = host_env_in(&args.place)?;
+            return serve::run(args, Setup::open(&host, &args.rules)?, &host);
+        }
+        Cmd::Install(args) => return install::run(args, &host_env()?),
         Cmd::Dispatch(args) => {
             let host = host_env_in(&args.location)?;
             return dispatch::run(args, Setup::open(&host, &args.rules)?, &host);
@@ -134,7 +142,13 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
-        Cmd::Mcp(args) => return mcp::run(args, &host_env()?),
+        Cmd::Mcp(args) => {
+            let host = match args {
+                Mcp::Wrap(args) => host_env_in(&args.place)?,
+                _ => host_env()?,
+            };
+            return mcp::run(args, &host);
+        }
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
             return tools::run(args, |location, rules| Setup::open(&host_env_in(location)?, rules));

@@ -13,7 +13,7 @@ use crate::{
     host_env::HostEnv,
     mcp_edit, mcp_login,
     mcp_servers::{self, McpEntry},
-    session,
+    mcp_wrap, session,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Mcp, host: &HostEnv) -> Result<ExitCode, Problem> {
             list(&Setup::open(host, rules)?, *no_start, *output)
         }
         Mcp::Get { server, rules, output } => get(&Setup::open(host, rules)?, server, *output),
+        Mcp::Wrap(args) => mcp_wrap::run(args, Setup::open(host, &args.rules)?, host),
         Mcp::Add(args) => mcp_edit::add(args, host),
         Mcp::Remove { server, from, output } => {
             mcp_edit::remove(server, from.as_deref(), host, *output)
@@ -142,6 +143,10 @@ fn entry_json(entry: &McpEntry, status: Option<&ServerStatus>) -> Value {
         Some(status) => serde_json::to_value(status).unwrap_or_default(),
         None => json!({"name": entry.prefix(), "state": "not_started"}),
     };
+    // `error` is the key of a failed command.
+    if let Some(error) = whole.as_object_mut().and_then(|whole| whole.shift_remove("error")) {
+        whole["problem"] = error;
+    }
     whole["origin"] = json!(entry.origin);
     whole["enabled"] = json!(entry.found.is_enabled);
     whole["waits_for_trust"] = json!(entry.waits_for_trust);
@@ -150,7 +155,7 @@ fn entry_json(entry: &McpEntry, status: Option<&ServerStatus>) -> Value {
         whole["identity"] = json!(config.transport.identity());
     }
     if let Some(why) = entry.obstacle() {
-        whole["error"] = json!(why);
+        whole["problem"] = json!(why);
     }
     whole
 }

@@ -245,7 +245,15 @@ pub(crate) fn host(setup: &Setup) -> ClientHost {
 /// The servers that may start, for a registry. Notes what may not. With `wait` the first turn waits
 /// longer for them.
 pub(crate) fn servers(setup: &Setup, wait: Option<Duration>) -> Result<Vec<RemoteServer>, Problem> {
-    let host = host(setup);
+    servers_with(setup, wait, host(setup))
+}
+
+/// The same, for servers that may use what `host` provides.
+pub(crate) fn servers_with(
+    setup: &Setup,
+    wait: Option<Duration>,
+    host: ClientHost,
+) -> Result<Vec<RemoteServer>, Problem> {
     let mut servers = Vec::new();
     for mut entry in find(setup)? {
         entry.wait_for(wait);

@@ -14,7 +14,8 @@ use std::{
 };
 
 use haft::{
-    BoxFuture, Dialect, Failure, FailureCode, RuntimeBuilder, ToolCall, ToolResult, Turn,
+    BoxFuture, Dialect, Failure, FailureCode, RuntimeBuilder, ToolCall, ToolContext, ToolResult,
+    Turn,
     agent::DeferredApprovals,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     host::protected_names::ProtectedNames,
@@ -23,6 +24,7 @@ use haft::{
     turn::{StopReason, TurnHandle, TurnOutput},
 };
 use haft_hooks::Hooks;
+use haft_mcp::server::CallPeer;
 use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
@@ -30,7 +32,7 @@ use crate::{
     decisions::RecordingApprover,
     error::Problem,
     prompt::{Keys, Prompt},
-    screen,
+    screen, serve,
     setup::Setup,
     signals::Signals,
 };
@@ -254,7 +256,14 @@ impl fmt::Debug for Person {
 }
 
 impl AskHandler for Person {
-    fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a UserQuestion,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
+        if let Some(peer) = CallPeer::of(cx) {
+            return Box::pin(serve::ask_client(peer, question));
+        }
         Box::pin(async move {
             match &self.prompt {
                 Some(prompt) => {

@@ -9,6 +9,7 @@ mod content;
 
 pub mod client;
 pub mod config;
+pub mod gateway;
 pub mod server;
 
 // The programs of the guide run as doc tests.

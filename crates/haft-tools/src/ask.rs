@@ -23,12 +23,17 @@ const MAX_ANSWER_CHARS: usize = 20_000;
 
 /// Asks the user. A host implements it for its terminal, window or chat.
 pub trait AskHandler: fmt::Debug + Send + Sync + 'static {
-    /// Shows a question and returns the user's answer. The future is dropped when the call is
+    /// Shows a question and returns the user's answer. The context tells which call asks, so that a
+    /// host with several users finds the right one. The future is dropped when the call is
     /// cancelled or times out; the question should then disappear.
     ///
     /// # Errors
     /// Fails if no user can be asked, or if the user declines to answer.
-    fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>>;
+    fn ask<'a>(
+        &'a self,
+        question: &'a UserQuestion,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<String, Failure>>;
 }
 
 /// A question for the user.
@@ -94,9 +99,9 @@ impl Tool for AskUser {
         check_question(args)
     }
 
-    async fn call(&self, args: UserQuestion, _: &ToolContext) -> Result<String, Failure> {
+    async fn call(&self, args: UserQuestion, cx: &ToolContext) -> Result<String, Failure> {
         check_question(&args)?;
-        let answer = self.handler.ask(&args).await?;
+        let answer = self.handler.ask(&args, cx).await?;
         let answer = answer.trim();
         Ok(match answer {
             "" => "(The user gave an empty answer.)".to_owned(),

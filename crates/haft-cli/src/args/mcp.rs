@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::{Output, Rules};
+use super::{
+    Output, Rules,
+    serve::{WRAP_HELP, Wrap},
+};
 
 pub(crate) const MCP_HELP: &str = "Examples:
   haft mcp list                                     the servers, and whether they answer
@@ -20,6 +23,9 @@ Servers of a directory start only after you trust it: see `haft trust`.";
 /// Commands about MCP servers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
+    /// Serve one MCP server to a client, under the rules of the directory
+    #[command(after_help = WRAP_HELP)]
+    Wrap(Wrap),
     /// List the servers of all files, and whether they answer
     #[command(after_help = "Examples:
   haft mcp list

@@ -21,6 +21,8 @@ const MCP_TOOLS: &str = include_str!("../../../../docs/guide/mcp-tools.md");
 #[cfg(unix)]
 const MODELS: &str = include_str!("../../../../docs/guide/models.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
+#[cfg(unix)]
+const MCP_GATEWAY: &str = include_str!("../../../../docs/guide/mcp-gateway.md");
 const README: &str = include_str!("../../../../README.md");
 #[cfg(unix)]
 const SKILLS: &str = include_str!("../../../../docs/guide/skills.md");
@@ -75,6 +77,22 @@ fn examples_of_the_agents_guide_match_the_output() {
     let dir = TempDir::new("agents-guide", &[("agent.jsonl", blocks(AGENTS, "jsonl")[0])]);
     assert!(run_examples_in(AGENTS, &dir.work()) >= 7, "the guide has examples");
     assert!(dir.work().join("today.txt").exists(), "the approved call ran");
+}
+
+#[cfg(unix)]
+#[test]
+fn examples_of_the_mcp_gateway_guide_match_the_output() {
+    // The last block is the file of the example; the others are for a client.
+    let files = blocks(MCP_GATEWAY, "json");
+    assert_eq!(files.len(), 3);
+    for file in &files {
+        assert!(serde_json::from_str::<serde_json::Value>(file).is_ok(), "{file}");
+    }
+    let dir = TempDir::new("mcp-gateway-guide", &[("clients.json", files[2])]);
+    assert!(run_examples_in(MCP_GATEWAY, &dir.work()) >= 1, "the guide has examples");
+    let rules = TempDir::new("mcp-gateway-rules", &[("haft.toml", blocks(MCP_GATEWAY, "toml")[0])]);
+    let explained = rules.run(["explain", "mcp__memory__delete_entities", "--json"]);
+    assert_eq!(explained.json()["verdict"]["decision"], "deny", "{explained:?}");
 }
 
 #[cfg(unix)]

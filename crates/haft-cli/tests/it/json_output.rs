@@ -165,6 +165,30 @@ const CASES: &[(&str, i32, Data)] = &[
     ("hooks test PreToolUse --config broken.toml", 1, Error),
     ("hooks test", 1, Error),
     ("hooks", 1, Error),
+    // MCP servers.
+    ("mcp list", 0, One),
+    ("mcp list --config mcp.toml --no-start", 0, One),
+    ("mcp list --config broken.toml", 1, Error),
+    ("mcp get notes --config mcp.toml", 0, One),
+    ("mcp get nosuch --config mcp.toml", 1, Error),
+    ("mcp get missing --config mcp.toml", 4, One),
+    ("mcp pin notes --config mcp.toml", 0, One),
+    ("mcp pin missing --config mcp.toml", 1, Error),
+    ("mcp pin notes nosuch --config mcp.toml", 1, Error),
+    ("mcp diff notes --config mcp.toml", 0, One),
+    ("mcp diff nosuch --config mcp.toml", 1, Error),
+    ("mcp diff missing --config mcp.toml", 1, Error),
+    ("mcp login hub --out --config mcp.toml", 0, One),
+    ("mcp login notes --config mcp.toml", 1, Error),
+    ("mcp login nosuch --config mcp.toml", 1, Error),
+    ("mcp add hub --url http://127.0.0.1:1/ --to added.toml", 0, One),
+    ("mcp add hub --url http://127.0.0.1:1/ --to added.toml", 1, Error),
+    ("mcp add a__b --url http://127.0.0.1:1/ --to added.toml", 1, Error),
+    ("mcp add x", 1, Error),
+    ("mcp remove hub --from added.toml", 0, One),
+    ("mcp remove hub --from added.toml", 1, Error),
+    ("mcp remove hub --from half.json", 1, Error),
+    ("mcp", 1, Error),
     // The rest.
     ("shell explain ls", 0, One),
     ("shell explain ls pwd", 0, Lines),
@@ -254,6 +278,13 @@ fn check(line: &str, ran: &Ran, code: i32, data: Data) {
 #[test]
 fn every_command_prints_json_and_the_right_exit_code() {
     let dir = TempDir::new("json-output", FILES);
+    dir.put("server.sh", &crate::mcp::server("Returns the note of a day."));
+    dir.put(
+        "mcp.toml",
+        "[mcp.servers.notes]\ncommand = \"sh\"\nargs = [\"server.sh\"]\n\
+         [mcp.servers.missing]\ncommand = \"/nonexistent/server\"\n\
+         [mcp.servers.hub]\nurl = \"http://127.0.0.1:1/\"\n",
+    );
     dir.put("response.json", &response("tool_use"));
     dir.put("truncated.json", &response("max_tokens"));
     #[expect(clippy::disallowed_methods, reason = "the test makes the files it works with")]

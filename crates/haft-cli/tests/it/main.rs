@@ -32,6 +32,7 @@ mod prompt;
 mod responses;
 mod results;
 mod sandbox;
+mod serve;
 mod shell;
 mod signals;
 mod streams;

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{Ran, TempDir};
 
 /// The server of the guide, with another description.
-fn server(description: &str) -> String {
+pub(crate) fn server(description: &str) -> String {
     let guide = include_str!("../../../../docs/guide/mcp-tools.md");
     let server = guide.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
     server.replace("Returns the note of a day.", description)
@@ -44,7 +44,7 @@ fn a_server_is_added_listed_called_and_removed() {
     let asks = dir.run(["call", "notes__read_note", "day=today"]);
     assert_eq!(asks.code, Some(2), "no terminal to ask at: {asks:?}");
     let wrong = dir.run(["call", "notes__read_note", "dya=today", "--yes"]);
-    assert!(wrong.err.contains("did you mean `day`?"), "{wrong:?}");
+    assert!(wrong.err.contains("the arguments are `day`"), "{wrong:?}");
     let unknown = dir.run(["call", "notes__read_nte", "--yes"]);
     assert!(unknown.err.contains("`notes__read_note`"), "{unknown:?}");
     assert_eq!(dir.run(["mcp", "remove", "notes"]).code, Some(0));

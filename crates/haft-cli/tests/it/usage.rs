@@ -10,7 +10,7 @@ use crate::{Ran, TempDir, command, file, haft};
 const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
 
 /// Every command.
-pub(crate) const COMMANDS: [&str; 39] = [
+pub(crate) const COMMANDS: [&str; 42] = [
     "",
     "demo",
     "run",
@@ -27,6 +27,10 @@ pub(crate) const COMMANDS: [&str; 39] = [
     "call",
     "plan",
     "dispatch",
+    "serve",
+    "mcp",
+    "mcp wrap",
+    "install",
     "explain",
     "policy",
     "policy check",
@@ -42,7 +46,6 @@ pub(crate) const COMMANDS: [&str; 39] = [
     "exit-codes",
     "result",
     "doctor",
-    "mcp",
     "mcp list",
     "mcp get",
     "mcp add",

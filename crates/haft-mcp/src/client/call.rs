@@ -20,10 +20,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     connection::{Connection, challenge_of},
-    elicitation,
+    elicitation, forward,
     supervisor::{State, Supervisor},
 };
-use crate::content;
+use crate::{content, gateway, server::CallPeer};
 
 /// How long a call waits for a server that is reconnecting.
 const RECONNECT_WAIT: Duration = Duration::from_secs(30);
@@ -84,7 +84,15 @@ impl RemoteTool {
                         logins += 1;
                         self.login(&challenge, cx).await?;
                     }
-                    _ => return Err(self.failure(error)),
+                    _ => {
+                        if let (ServiceError::McpError(error), Some(peer)) =
+                            (&error, self.client(cx))
+                        {
+                            let data = error.data.clone();
+                            return Err(peer.reject(error.code.0, error.message.to_string(), data));
+                        }
+                        return Err(self.failure(error));
+                    }
                 },
             }
         }
@@ -131,9 +139,14 @@ impl RemoteTool {
         if result.is_error == Some(true) {
             return Err(Failure::failed(error_text(&result)));
         }
-        content::output(result).map_err(|why| {
+        let output = content::output(result).map_err(|why| {
             Failure::new(FailureCode::BadOutput, "the server sent a result that cannot be read")
                 .with_source(why)
+        })?;
+        Ok(if self.server.host.prefix_resources {
+            gateway::prefix_resources(output, &self.server.config.name)
+        } else {
+            output
         })
     }
 
@@ -144,6 +157,13 @@ impl RemoteTool {
         cx: &ToolContext,
     ) -> Result<Option<InputResponses>, Failure> {
         let Some(requests) = result.input_requests else { return Ok(None) };
+        if let Some(peer) = self.client(cx) {
+            let name = &self.server.config.name;
+            return tokio::select! {
+                () = cx.cancelled() => Err(self.cancelled()),
+                answers = forward::ask_all(&peer, name, requests) => answers.map(Some),
+            };
+        }
         let mut answers = InputResponses::new();
         for (key, request) in requests {
             let answer = match request {
@@ -172,6 +192,11 @@ impl RemoteTool {
             answers.insert(key, answer.map_err(Failure::hidden)?);
         }
         Ok(Some(answers))
+    }
+
+    /// The MCP client that questions and errors are passed on to.
+    fn client(&self, cx: &ToolContext) -> Option<CallPeer> {
+        if self.server.host.forward_questions { CallPeer::of(cx) } else { None }
     }
 
     /// Logs in for more scopes or a new token.

@@ -14,7 +14,7 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, ClientRequest, PaginatedRequestParams,
-        ProtocolVersion, ServerResult, SubscriptionFilter, Tool,
+        ProtocolVersion, ServerNotification, ServerResult, SubscriptionFilter, Tool,
     },
     service::ClientServiceExt as _,
     service::{
@@ -39,6 +39,7 @@ use super::{
     oauth::ServerAuth,
     process::{ServerProcess, StderrTail},
 };
+use crate::server::{CallPeer, Change, Changes};
 
 /// The longest message of a server. The call of a longer one fails.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -54,10 +55,13 @@ const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(1);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An open connection.
-pub(super) struct Connection {
-    pub(super) peer: Peer<RoleClient>,
+pub(crate) struct Connection {
+    pub(crate) peer: Peer<RoleClient>,
     pub(super) notifications: Arc<Notifications>,
     pub(super) era: Era,
+    /// Whether questions go to the MCP client behind a call.
+    pub(super) forwards: bool,
+    changes: Option<Changes>,
 }
 
 /// What keeps a connection open; its supervisor owns it.
@@ -122,6 +126,8 @@ pub(super) async fn connect(
         server: config.name.as_str().into(),
         notifications: Arc::clone(&notifications),
         elicitor: host.elicitor.clone(),
+        forwards: host.forward_questions,
+        changes: host.changes.clone(),
     };
     let mode = lifecycle(era);
     let (service, process) = match &config.transport {
@@ -157,8 +163,13 @@ pub(super) async fn connect(
     let peer = service.peer().clone();
     let info = peer.peer_info();
     let is_modern = info.as_ref().is_some_and(|info| !info.protocol_version.has_initialize());
-    let connection =
-        Connection { peer, notifications, era: if is_modern { Era::Modern } else { Era::Legacy } };
+    let connection = Connection {
+        peer,
+        notifications,
+        era: if is_modern { Era::Modern } else { Era::Legacy },
+        forwards: host.forward_questions,
+        changes: host.changes.clone(),
+    };
     connection.subscribe().await;
     let token = service.cancellation_token();
     let waiting: BoxFuture<'static, ()> = Box::pin(async move {
@@ -168,9 +179,28 @@ pub(super) async fn connect(
     Ok((connection, OpenConnection { service, token, process }))
 }
 
-/// The changes that are subscribed to.
-fn tools_only() -> SubscriptionFilter {
-    SubscriptionFilter::builder().tools_list_changed().build()
+/// The changes that are subscribed to: those of tools, and for a gateway all that clients see.
+fn wanted_changes(is_gateway: bool) -> SubscriptionFilter {
+    let tools = SubscriptionFilter::builder().tools_list_changed();
+    if is_gateway {
+        return tools.prompts_list_changed().resources_list_changed().build();
+    }
+    tools.build()
+}
+
+/// Takes in a change of a modern server.
+fn changed(change: &ServerNotification, notifications: &Notifications, changes: Option<&Changes>) {
+    let announced = match change {
+        ServerNotification::PromptListChangedNotification(_) => Change::Prompts,
+        ServerNotification::ResourceListChangedNotification(_) => Change::Resources,
+        _ => {
+            notifications.tools_changed.notify_one();
+            return;
+        }
+    };
+    if let Some(changes) = changes {
+        changes.announce(announced);
+    }
 }
 
 fn lifecycle(era: Era) -> ClientLifecycleMode {
@@ -256,16 +286,18 @@ impl Connection {
             return;
         }
         let (peer, notifications) = (self.peer.clone(), Arc::clone(&self.notifications));
-        let first = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(tools_only())).await;
+        let changes = self.changes.clone();
+        let wanted = wanted_changes(changes.is_some());
+        let first = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(wanted.clone())).await;
         let Ok(Ok(mut subscription)) = first else { return };
         super::task::spawn(async move {
             loop {
-                while let Ok(Some(_)) = subscription.next().await {
-                    notifications.tools_changed.notify_one();
+                while let Ok(Some(change)) = subscription.next().await {
+                    changed(&change, &notifications, changes.as_ref());
                 }
                 // The stream ended. Without one, a change is seen at the next connection.
                 tokio::time::sleep(SUBSCRIBE_PAUSE).await;
-                let again = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(tools_only()));
+                let again = tokio::time::timeout(SUBSCRIBE_TIMEOUT, peer.listen(wanted.clone()));
                 let Ok(Ok(next)) = again.await else { return };
                 subscription = next;
                 notifications.tools_changed.notify_one();
@@ -283,6 +315,7 @@ impl Connection {
         let options = PeerRequestOptions::with_timeout(config.timeout)
             .reset_timeout_on_progress()
             .with_max_total_timeout(config.max_timeout);
+        let options = self.options(options, CallPeer::of(cx).filter(|_| self.forwards).as_ref());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle = self.peer.send_cancellable_request(request, options).await?;
         let _following = self.notifications.follow(handle.progress_token.clone(), cx);

@@ -1,6 +1,8 @@
 //! What a server may send to us: progress of a call, changes of its list of tools, and questions.
 //! Everything else is ignored or refused.
 
+#![expect(deprecated, reason = "servers of 2025-11-25 have logging, sampling and roots")]
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -10,15 +12,26 @@ use haft::ToolContext;
 use rmcp::{
     ClientHandler, ErrorData, RoleClient,
     model::{
-        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
-        FormElicitationCapability, Implementation, ProgressNotificationParam, ProgressToken,
-        ProtocolVersion, UrlElicitationCapability,
+        ClientCapabilities, ClientConfig, CreateMessageRequest, CreateMessageRequestMethod,
+        CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams,
+        ElicitResult, ElicitationCapability, FormElicitationCapability, Implementation,
+        InputRequest, ListRootsRequest, ListRootsResult, LoggingMessageNotificationParam,
+        ProgressNotificationParam, ProgressToken, ProtocolVersion,
+        ResourceUpdatedNotificationParam, RootsCapabilities, SamplingCapability,
+        UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext},
 };
 use tokio::sync::Notify;
 
-use super::elicitation::{self, Elicitor};
+use super::{
+    elicitation::{self, Elicitor},
+    forward,
+};
+use crate::{
+    gateway,
+    server::{CallPeer, Change, Changes},
+};
 
 /// Longer messages of progress are cut.
 const MAX_PROGRESS_CHARS: usize = 500;
@@ -36,6 +49,16 @@ impl Notifications {
     pub(super) fn follow(self: &Arc<Self>, token: ProgressToken, cx: &ToolContext) -> Following {
         self.lock().insert(token.clone(), cx.clone());
         Following { notifications: Arc::clone(self), token }
+    }
+
+    /// Returns the MCP client behind the only call that is running.
+    fn only_client(&self) -> Option<CallPeer> {
+        let calls = self.lock();
+        let mut all = calls.values();
+        match (all.next(), all.next()) {
+            (Some(cx), None) => CallPeer::of(cx),
+            _ => None,
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, ToolContext>> {
@@ -61,12 +84,32 @@ pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) notifications: Arc<Notifications>,
     pub(super) elicitor: Option<Arc<dyn Elicitor>>,
+    /// Whether questions go to the MCP client behind a call.
+    pub(super) forwards: bool,
+    pub(super) changes: Option<Changes>,
+}
+
+impl Handler {
+    /// The client that a question is passed on to.
+    fn client(&self) -> Option<CallPeer> {
+        if self.forwards { self.notifications.only_client() } else { None }
+    }
+
+    fn announce(&self, change: Change) {
+        if let Some(changes) = &self.changes {
+            changes.announce(change);
+        }
+    }
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
-        if self.elicitor.is_some() {
+        if self.forwards {
+            capabilities.sampling = Some(SamplingCapability::default());
+            capabilities.roots = Some(RootsCapabilities::default());
+        }
+        if self.elicitor.is_some() || self.forwards {
             let elicitation = ElicitationCapability::new()
                 .with_form(FormElicitationCapability::new().with_schema_validation(true))
                 .with_url(UrlElicitationCapability::default());
@@ -81,6 +124,11 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        if let Some(peer) = self.client() {
+            let request = InputRequest::Elicitation(ElicitRequest::new(request));
+            let answer = forward::ask_one(&peer, &self.server, request).await?;
+            return serde_json::from_value(answer).map_err(malformed);
+        }
         Ok(elicitation::answer(&self.server, self.elicitor.as_deref(), request).await)
     }
 
@@ -103,7 +151,61 @@ impl ClientHandler for Handler {
         call.progress(fraction as f32, message);
     }
 
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let Some(peer) = self.client() else {
+            return Err(ErrorData::method_not_found::<CreateMessageRequestMethod>());
+        };
+        let request = InputRequest::CreateMessage(CreateMessageRequest::new(params));
+        let answer = forward::ask_one(&peer, &self.server, request).await?;
+        serde_json::from_value(answer).map_err(malformed)
+    }
+
+    async fn list_roots(
+        &self,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        // The answer that shares nothing.
+        let Some(peer) = self.client() else { return Ok(ListRootsResult::default()) };
+        let request = InputRequest::ListRoots(ListRootsRequest::default());
+        let answer = forward::ask_one(&peer, &self.server, request).await?;
+        serde_json::from_value(answer).map_err(malformed)
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        if let Some(peer) = self.client() {
+            peer.log_sdk(params, &self.server);
+        }
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.announce(Change::Resource(gateway::uri(&self.server, &params.uri)));
+    }
+
+    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.announce(Change::Resources);
+    }
+
+    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.announce(Change::Prompts);
+    }
+
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.notifications.tools_changed.notify_one();
     }
+}
+
+fn malformed(error: serde_json::Error) -> ErrorData {
+    ErrorData::internal_error(format!("the answer is malformed: {error}"), None)
 }

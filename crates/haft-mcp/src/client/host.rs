@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use haft::tool::BoxError;
 
+use crate::server::Changes;
+
 use super::{
     admission::KnownTools,
     elicitation::Elicitor,
@@ -21,6 +23,13 @@ pub struct ClientHost {
     pub elicitor: Option<Arc<dyn Elicitor>>,
     /// Keeps the tokens of servers.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// Whether questions of servers go to the MCP client behind a call, if there is one: for a
+    /// gateway.
+    pub forward_questions: bool,
+    /// Whether URIs of resources in results get the name of their server, as a gateway has them.
+    pub prefix_resources: bool,
+    /// Announces changes of servers to the clients of a gateway.
+    pub changes: Option<Changes>,
     /// Lets a person log in whenever a server wants it. Without one, a server that wants a login
     /// fails and says so.
     pub browser: Option<Arc<dyn Browser>>,

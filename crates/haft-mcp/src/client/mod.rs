@@ -7,6 +7,7 @@
 mod task;
 mod config;
 mod elicitation;
+mod forward;
 mod handler;
 mod http;
 mod oauth_http;

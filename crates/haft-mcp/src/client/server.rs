@@ -89,6 +89,10 @@ impl RemoteServer {
         &self.0.supervisor.config
     }
 
+    pub(super) fn supervisor(&self) -> &Arc<Supervisor> {
+        &self.0.supervisor
+    }
+
     /// Starts it, if it was not started. Returns at once.
     pub fn start(&self) {
         self.0.supervisor.start();

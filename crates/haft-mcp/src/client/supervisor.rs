@@ -23,6 +23,7 @@ use super::{
     process::StderrTail,
     task::spawn,
 };
+use crate::server::Change;
 
 /// The first pause before a reconnect. It doubles with every failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -232,6 +233,11 @@ impl Supervisor {
     async fn keep(&self, connection: Connection, mut open: OpenConnection) {
         let connection = Arc::new(connection);
         self.state.send_replace(State::Ready(Arc::clone(&connection)));
+        if let Some(changes) = &self.host.changes {
+            for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                changes.announce(change);
+            }
+        }
         loop {
             tokio::select! {
                 biased;
@@ -243,6 +249,9 @@ impl Supervisor {
                     if let Ok(tools) = connection.list_tools().await {
                         *lock(&self.definitions) = Some(Arc::new(tools));
                         self.state.send_modify(|_| {});
+                        if let Some(changes) = &self.host.changes {
+                            changes.announce(Change::Tools);
+                        }
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! The MCP client against servers that behave well and badly.
+//! The MCP client and server, against peers that behave well and badly.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,3 +13,4 @@ mod faults;
 mod many;
 mod pinning;
 mod attacks;
+mod server;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use haft::{
-    BoxFuture, Failure, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    BoxFuture, Failure, Runtime, RuntimeBuilder, ToolCall, ToolContext, ToolRegistry, ToolResult,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     taint::Trust,
     tool::DynTool,
@@ -22,7 +22,11 @@ struct User {
 }
 
 impl AskHandler for User {
-    fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
+    fn ask<'a>(
+        &'a self,
+        question: &'a UserQuestion,
+        _: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
         self.asked.lock().unwrap().push(question.clone());
         Box::pin(async {
             match self.answer {

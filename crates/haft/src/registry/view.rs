@@ -20,6 +20,7 @@ pub struct ToolView(Vec<Rule>);
 #[derive(Clone)]
 enum Rule {
     Prefix(String),
+    StripPrefix(String),
     Rename(String, String),
     Hide(NameGlob),
     Filter(Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>),
@@ -57,6 +58,14 @@ impl ToolView {
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.0.push(Rule::Prefix(prefix.into()));
+        self
+    }
+
+    /// Removes a prefix from the names that have it, such as that of a source: `notes__`. Other
+    /// names stay as they are.
+    #[must_use]
+    pub fn strip_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.0.push(Rule::StripPrefix(prefix.into()));
         self
     }
 
@@ -113,6 +122,12 @@ impl ToolView {
         for rule in &self.0 {
             match rule {
                 Rule::Prefix(prefix) => name.insert_str(0, prefix),
+                Rule::StripPrefix(prefix) => {
+                    let rest = name.strip_prefix(prefix.as_str()).filter(|rest| !rest.is_empty());
+                    if let Some(rest) = rest.map(str::to_owned) {
+                        name = rest;
+                    }
+                }
                 Rule::Rename(from, to) if *from == name => name.clone_from(to),
                 Rule::Hide(pattern) if pattern.matches(&name) => return None,
                 // FAIL CLOSED: a filter that panics hides the tool.
@@ -151,6 +166,10 @@ mod tests {
         assert_eq!(view.shown("write", &spec, names), None);
         let view = ToolView::all().filter(ToolSpec::is_read_only);
         assert_eq!(view.shown("read", &spec, names), None);
+        let view = ToolView::all().strip_prefix("notes__");
+        assert_eq!(view.shown("notes__add", &spec, names).as_deref(), Some("add"));
+        assert_eq!(view.shown("notes__", &spec, names).as_deref(), Some("notes__"));
+        assert_eq!(view.shown("read", &spec, names).as_deref(), Some("read"));
     }
 
     #[test]

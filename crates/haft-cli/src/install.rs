@@ -1,0 +1,265 @@
+//! `haft install`: rewrites the configuration of an MCP client, so that its servers run behind
+//! haft, and puts the old file back.
+//!
+//! INVARIANT: the old file is kept before the new one is written, and the new one replaces it in
+//! one step. Only the command of a server changes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    args::{self, McpClient},
+    error::Problem,
+    host_env::HostEnv,
+    input,
+    style::{self, BOLD, DIM},
+};
+
+/// The end of the name of the old file.
+const KEPT: &str = ".before-haft";
+
+pub(crate) fn run(args: &args::Install, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => default_file(args.client, args.project, host)?,
+    };
+    if args.undo {
+        undo(&file, args.output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = input::file(&file)?;
+    let mut config: Value = serde_json::from_str(&text).map_err(|e| {
+        Problem::new(format!("`{}` is not plain JSON: {e}", file.display()))
+            .hint("remove comments from it, or write `haft mcp wrap --` before each command")
+    })?;
+    let program = this_program()?;
+    let changes = wrap_servers(&mut config, &program);
+    if !args.dry_run && changes.iter().any(|change| change.after.is_some()) {
+        keep_and_write(&file, &text, &config)?;
+    }
+    report(&file, &changes, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What happened to one server.
+#[derive(Debug, PartialEq)]
+struct Change {
+    server: String,
+    /// Why it stays as it is.
+    why_not: Option<&'static str>,
+    after: Option<Value>,
+}
+
+/// Puts each server that is started by a command behind haft.
+fn wrap_servers(config: &mut Value, program: &str) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for key in ["mcpServers", "servers"] {
+        let servers = config.get_mut(key).and_then(Value::as_object_mut);
+        for (name, entry) in servers.into_iter().flatten() {
+            let why_not = wrap(name, entry, program);
+            let after = why_not.is_none().then(|| entry.clone());
+            changes.push(Change { server: name.clone(), why_not, after });
+        }
+    }
+    changes
+}
+
+/// Puts one server behind haft, or returns why not.
+fn wrap(name: &str, entry: &mut Value, program: &str) -> Option<&'static str> {
+    let Some(command) = entry.get("command").and_then(Value::as_str).map(str::to_owned) else {
+        return Some("it is reached by a URL");
+    };
+    let args: Vec<Value> = entry.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
+    let is_wrapped = args.first().is_some_and(|arg| arg == "mcp")
+        && args.get(1).is_some_and(|arg| arg == "wrap");
+    if is_wrapped {
+        return Some("it is behind haft already");
+    }
+    let own = ["mcp", "wrap", "--name", &server_name(name), "--", &command].map(|arg| json!(arg));
+    entry["command"] = json!(program);
+    entry["args"] = own.into_iter().chain(args).collect();
+    None
+}
+
+/// A name that rules can use.
+pub(crate) fn server_name(name: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let safe: String = name.chars().map(|c| if is_safe(c) { c } else { '-' }).take(40).collect();
+    let safe = safe.trim_matches('-');
+    if safe.is_empty() { "server".to_owned() } else { safe.to_owned() }
+}
+
+fn this_program() -> Result<String, Problem> {
+    let path = std::env::current_exe()
+        .map_err(|e| Problem::new(format!("the path of this program is unknown: {e}")))?;
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Problem::new("the path of this program is not UTF-8").hint("install haft elsewhere")
+    })
+}
+
+fn default_file(client: McpClient, is_project: bool, host: &HostEnv) -> Result<PathBuf, Problem> {
+    if is_project {
+        let file = match client {
+            McpClient::ClaudeCode => ".mcp.json",
+            McpClient::Cursor => ".cursor/mcp.json",
+            McpClient::VsCode => ".vscode/mcp.json",
+            McpClient::ClaudeDesktop => {
+                return Err(Problem::new("Claude Desktop has no file of a project"));
+            }
+        };
+        return Ok(host.here.join(file));
+    }
+    let home = host.home.as_ref().ok_or_else(|| {
+        Problem::new("`HOME` is not set").hint("name the file with `--file FILE`")
+    })?;
+    let settings =
+        if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
+    let settings = home.join(settings);
+    Ok(match client {
+        McpClient::ClaudeCode => home.join(".claude.json"),
+        McpClient::ClaudeDesktop => settings.join("Claude/claude_desktop_config.json"),
+        McpClient::Cursor => home.join(".cursor/mcp.json"),
+        McpClient::VsCode => settings.join("Code/User/mcp.json"),
+    })
+}
+
+fn kept_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(KEPT);
+    name.into()
+}
+
+/// Keeps the old file, and then replaces it in one step.
+fn keep_and_write(file: &Path, old: &str, new: &Value) -> Result<(), Problem> {
+    let failed =
+        |what: &str, e: io::Error| Problem::new(format!("cannot {what} `{}`: {e}", file.display()));
+    let kept = kept_file(file);
+    // A second run must not replace what was there before the first.
+    if !kept.exists() {
+        write(&kept, old, file).map_err(|e| failed("keep the old content of", e))?;
+    }
+    let text = serde_json::to_string_pretty(new)
+        .map_err(|e| Problem::new(format!("cannot write the new content: {e}")))?;
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(".haft-new");
+    let temporary = PathBuf::from(temporary);
+    write(&temporary, &format!("{text}\n"), file).map_err(|e| failed("write beside", e))?;
+    fs::rename(&temporary, file).map_err(|e| failed("replace", e))
+}
+
+/// Writes a file with the permissions of another one: it may have secrets.
+#[expect(clippy::disallowed_methods, reason = "the person names the file of the client")]
+fn write(path: &Path, text: &str, like: &Path) -> io::Result<()> {
+    let permissions = fs::metadata(like)?.permissions();
+    fs::write(path, "")?;
+    fs::set_permissions(path, permissions)?;
+    fs::write(path, text)
+}
+
+fn undo(file: &Path, output: args::Output) -> Result<(), Problem> {
+    let kept = kept_file(file);
+    if !kept.exists() {
+        return Err(Problem::new(format!("there is no `{}`", kept.display()))
+            .hint("haft keeps the old file only if it has changed it"));
+    }
+    fs::rename(&kept, file)
+        .map_err(|e| Problem::new(format!("cannot put `{}` back: {e}", file.display())))?;
+    if output.json {
+        style::print(format_args!("{}\n", json!({"file": file, "restored": true})))?;
+        return Ok(());
+    }
+    style::print_page(format!("put back {}\n", style::visible(&file.display().to_string())))?;
+    Ok(())
+}
+
+fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), Problem> {
+    if args.output.json {
+        let servers: Vec<Value> = changes
+            .iter()
+            .map(|change| {
+                json!({"server": change.server, "after": change.after, "unchanged": change.why_not})
+            })
+            .collect();
+        let whole = json!({"file": file, "dry_run": args.dry_run, "servers": servers});
+        style::print(format_args!("{whole}\n"))?;
+        return Ok(());
+    }
+    let file = style::visible(&file.display().to_string());
+    let mut page = String::new();
+    for change in changes {
+        let name = style::paint(BOLD, style::visible(&change.server));
+        match (&change.after, change.why_not) {
+            (Some(after), _) => {
+                let words = std::iter::once(&after["command"])
+                    .chain(after["args"].as_array().into_iter().flatten());
+                let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+                page.push_str(&format!("{name}  {}\n", style::visible(&words.join(" "))));
+            }
+            (None, Some(why)) => {
+                page.push_str(&format!(
+                    "{name}  {}\n",
+                    style::paint(DIM, format_args!("unchanged: {why}"))
+                ));
+            }
+            (None, None) => {}
+        }
+    }
+    let count = changes.iter().filter(|change| change.after.is_some()).count();
+    let count = style::count(count, "server");
+    page.push_str(&if args.dry_run {
+        format!("{count} in {file} would run behind haft\n")
+    } else {
+        format!("{count} in {file} now run behind haft; `--undo` puts the old file back\n")
+    });
+    style::print_page(page)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_command_of_a_server_changes() {
+        let mut config = json!({
+            "theme": "dark",
+            "mcpServers": {
+                "my notes": {"command": "npx", "args": ["-y", "notes"], "env": {"KEY": "secret"}},
+                "remote": {"url": "https://mcp.example.com"},
+                "done": {"command": "/bin/haft", "args": ["mcp", "wrap", "--", "x"]},
+            },
+        });
+        let before = config.clone();
+        let changes = wrap_servers(&mut config, "/bin/haft");
+        let reasons: Vec<_> = changes.iter().map(|change| change.why_not.is_some()).collect();
+        assert_eq!(reasons, [false, true, true]);
+        let notes = &config["mcpServers"]["my notes"];
+        assert_eq!(notes["command"], "/bin/haft");
+        assert_eq!(
+            notes["args"],
+            json!(["mcp", "wrap", "--name", "my-notes", "--", "npx", "-y", "notes"])
+        );
+        assert_eq!(notes["env"], before["mcpServers"]["my notes"]["env"]);
+        for same in ["remote", "done"] {
+            assert_eq!(config["mcpServers"][same], before["mcpServers"][same]);
+        }
+        assert_eq!(config["theme"], "dark");
+        let again = wrap_servers(&mut config, "/bin/haft");
+        assert!(again.iter().all(|change| change.after.is_none()), "a second run changes nothing");
+    }
+
+    #[test]
+    fn names_of_servers_are_safe_in_rules() {
+        for (name, safe) in
+            [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
+        {
+            assert_eq!(server_name(name), safe);
+            assert!(haft_mcp::client::is_server_name(&server_name(name)), "{name}");
+        }
+    }
+}

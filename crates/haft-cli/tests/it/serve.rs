@@ -1,0 +1,205 @@
+//! `haft serve`, `haft mcp wrap` and `haft install`, as MCP clients use them.
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, ChildStdin, ChildStdout, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::TempDir;
+
+/// A server over pipes, after the handshake of 2025-11-25.
+struct Served {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    next_id: u64,
+}
+
+impl Served {
+    fn start(dir: &TempDir, args: &[&str]) -> Self {
+        let mut command = dir.command();
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut served = Self { child, input, output: BufReader::new(output), next_id: 0 };
+        let info = json!({"name": "test", "version": "1"});
+        let capabilities = json!({"elicitation": {}});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        assert!(served.request("initialize", params)["result"].is_object());
+        served.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        served
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("not a message: {line:?}: {e}"))
+    }
+
+    fn start_request(&mut self, method: &str, params: Value) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.start_request(method, params);
+        loop {
+            let message = self.receive();
+            if message["id"] == id && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    fn call(&mut self, name: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": name, "arguments": arguments}))
+    }
+
+    /// Closes the pipe; the server ends by itself.
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn workspace_tools_are_served_over_stdio_under_its_rules() {
+    let rules = "[[rule]]\nmatch = \"Write\"\ndecision = \"deny\"\n";
+    let dir = TempDir::new("serve-stdio", &[("a.txt", "hello\n"), ("haft.toml", rules)]);
+    let mut served = Served::start(&dir, &["serve", "--stdio"]);
+    let listed = served.request("tools/list", json!({}));
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"read_file") && names.contains(&"read_result"), "{names:?}");
+    assert!(!names.contains(&"write_file"), "a denied tool is not listed: {names:?}");
+    let read = served.call("read_file", json!({"file_path": "a.txt"}));
+    assert_eq!(read["result"]["content"][0]["text"], "1\thello", "{read}");
+    let denied = served.call("write_file", json!({"file_path": "b.txt", "content": "x"}));
+    assert_eq!(denied["result"]["isError"], true, "{denied}");
+    assert!(!dir.work().join("b.txt").exists());
+    served.end();
+}
+
+#[test]
+fn user_of_the_client_approves_and_answers() {
+    let dir = TempDir::new("serve-approve", &[]);
+    let mut served = Served::start(&dir, &["serve", "--stdio"]);
+    let arguments = json!({"file_path": "b.txt", "content": "approved"});
+    let params = json!({"name": "write_file", "arguments": arguments});
+    let id = served.start_request("tools/call", params);
+    let form = served.receive();
+    assert_eq!(form["method"], "elicitation/create", "{form}");
+    let answer = json!({"action": "accept", "content": {"decision": "allow"}});
+    served.send(&json!({"jsonrpc": "2.0", "id": form["id"], "result": answer}));
+    let done = served.receive();
+    assert_eq!((&done["id"], &done["result"]["isError"]), (&json!(id), &json!(false)), "{done}");
+    assert!(dir.work().join("b.txt").exists());
+
+    let question = json!({"name": "ask_user", "arguments": {"question": "Which colour?"}});
+    served.start_request("tools/call", question);
+    let form = served.receive();
+    assert_eq!(form["params"]["message"], "Which colour?", "{form}");
+    let answer = json!({"action": "accept", "content": {"answer": "teal"}});
+    served.send(&json!({"jsonrpc": "2.0", "id": form["id"], "result": answer}));
+    assert_eq!(served.receive()["result"]["content"][0]["text"], "teal");
+    served.end();
+}
+
+#[test]
+fn http_address_is_printed_and_a_signal_ends_the_server() {
+    let dir = TempDir::new("serve-http", &[]);
+    let mut command = dir.command();
+    command.args(["serve", "--http", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let address = url.trim().strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /other HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn other_addresses_need_a_token() {
+    let dir = TempDir::new("serve-token", &[("tokens", "alice\n")]);
+    let open = dir.run(["serve", "--http", "0.0.0.0:0"]);
+    assert_eq!(open.code, Some(1), "{open:?}");
+    assert!(open.err.contains("loopback") && open.err.contains("token"), "{}", open.err);
+    let wrong = dir.run(["serve", "--http", "127.0.0.1:0", "--token-file", "tokens"]);
+    assert!(wrong.err.contains("line 1"), "{}", wrong.err);
+    let address = dir.run(["serve", "--http", "nowhere"]);
+    assert!(address.err.contains("not an address"), "{}", address.err);
+}
+
+#[test]
+fn wrapped_server_keeps_its_names_and_is_governed() {
+    let rules = "[[rule]]\nmatch = \"mcp__inner__shell\"\ndecision = \"deny\"\n\
+                 [[rule]]\nmatch = \"mcp__inner__read_file\"\ndecision = \"allow\"\n";
+    let dir = TempDir::trusted("wrap", &[("a.txt", "hello\n"), ("haft.toml", rules)]);
+    let haft = env!("CARGO_BIN_EXE_haft");
+    let args = ["mcp", "wrap", "--name", "inner", "--", haft, "serve", "--stdio"];
+    let mut served = Served::start(&dir, &args);
+    let listed = served.request("tools/list", json!({}));
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"read_file"), "{names:?}");
+    assert!(!names.contains(&"shell"), "a denied tool is not listed: {names:?}");
+    let read = served.call("read_file", json!({"file_path": "a.txt"}));
+    assert!(read["result"]["content"][0]["text"].as_str().unwrap().contains("hello"), "{read}");
+    served.end();
+}
+
+#[test]
+fn install_changes_commands_keeps_the_old_file_and_can_be_undone() {
+    let config = json!({"mcpServers": {
+        "files": {"command": "files-server", "args": ["/srv"], "env": {"KEY": "s3cret"}},
+        "hosted": {"url": "https://mcp.example.com"},
+    }});
+    let text = serde_json::to_string_pretty(&config).unwrap();
+    let dir = TempDir::new("install", &[("mcp.json", &text)]);
+    let read = |name: &str| std::fs::read(dir.work().join(name)).unwrap();
+    let dry = dir.run(["install", "cursor", "--file", "mcp.json", "--dry-run"]);
+    assert_eq!(dry.code, Some(0), "{dry:?}");
+    assert!(!dry.out.contains("s3cret"), "no secret is printed");
+    assert_eq!(read("mcp.json"), text.as_bytes());
+
+    assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json"]).code, Some(0));
+    let changed: Value = serde_json::from_slice(&read("mcp.json")).unwrap();
+    let files = &changed["mcpServers"]["files"];
+    assert_eq!(
+        files["args"].as_array().unwrap()[..4],
+        ["mcp", "wrap", "--name", "files"].map(Value::from)
+    );
+    assert_eq!(files["env"]["KEY"], "s3cret");
+    assert_eq!(changed["mcpServers"]["hosted"], config["mcpServers"]["hosted"]);
+    let again = dir.run(["install", "cursor", "--file", "mcp.json", "--json"]);
+    assert_eq!(again.json()["servers"][0]["unchanged"], "it is behind haft already");
+    assert_eq!(read("mcp.json.before-haft"), text.as_bytes());
+
+    assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json", "--undo"]).code, Some(0));
+    assert_eq!(read("mcp.json"), text.as_bytes());
+    assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json", "--undo"]).code, Some(1));
+}

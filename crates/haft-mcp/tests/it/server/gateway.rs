@@ -1,0 +1,132 @@
+//! A gateway in front of other servers: names, questions, errors, resources, servers that fail.
+
+use haft::{Config, Runtime, ToolRegistry, host::Frame, policy::AllowAll};
+use haft_mcp::{
+    client::{ClientHost, RemoteServer, ServerConfig, ServerTransport, StdioCommand},
+    gateway::Gateway,
+    server::{Changes, McpServer, McpServerBuilder},
+};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use crate::kit;
+
+fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
+    let changes = Changes::default();
+    let mut host = ClientHost::default();
+    host.forward_questions = true;
+    host.prefix_resources = true;
+    host.changes = Some(changes.clone());
+    let servers: Vec<RemoteServer> = configs
+        .into_iter()
+        .map(|config| RemoteServer::with(config, host.clone()).unwrap())
+        .collect();
+    let mut config = Config::default();
+    config.frame = Frame::Never;
+    config.max_tool_tokens = None;
+    let registry =
+        servers.iter().fold(ToolRegistry::builder(), |all, server| all.source(server.clone()));
+    let runtime = Runtime::builder()
+        .registry(registry.build().unwrap())
+        .config(config)
+        .policy(AllowAll)
+        .build()
+        .unwrap();
+    McpServer::builder(runtime).provider(Gateway::new(servers)).changes(changes)
+}
+
+fn elicitation() -> Value {
+    json!({"elicitation": {"form": {}}})
+}
+
+#[tokio::test]
+async fn tools_of_a_server_have_its_name_and_errors_keep_their_channel() {
+    for era in [&[][..], &["--legacy"]] {
+        let mut client = Client::modern(gateway([kit::stdio(era)]), json!({}));
+        let listed = client.request("tools/list", json!({})).await;
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        assert!(tools.iter().any(|tool| tool["name"] == "fix__echo"), "{listed}");
+        let done = client.call("fix__sum", json!({"a": 2, "b": 3})).await;
+        assert_eq!(done["result"]["structuredContent"], json!({"sum": 5}), "{done}");
+        let failed = client.call("fix__fail", json!({})).await;
+        assert_eq!(failed["result"]["isError"], true);
+        assert!(failed["result"]["content"][0]["text"].as_str().unwrap().contains("no such city"));
+        let refused = client.call("fix__refuse", json!({})).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused["error"]["message"], "not like this");
+        let label = &done["result"]["_meta"]["dev.haft/label"]["trust"];
+        assert_eq!(label, "untrusted", "results of other servers are untrusted");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn links_lead_to_the_gateway() {
+    let mut client = Client::modern(gateway([kit::stdio(&[])]), json!({}));
+    let done = client.call("fix__content", json!({})).await;
+    let content = done["result"]["content"].as_array().unwrap();
+    let of_type = |name: &str| content.iter().find(|block| block["type"] == name).unwrap();
+    assert_eq!(of_type("resource_link")["uri"], "haft://fix/test://link");
+    assert_eq!(of_type("resource")["resource"]["uri"], "haft://fix/test://inside");
+    assert_eq!(of_type("image")["mimeType"], "image/png");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn question_of_a_server_reaches_the_client_in_each_pair_of_eras() {
+    for upstream in [&[][..], &["--legacy"]] {
+        let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+        let mut client = Client::modern(gateway([kit::stdio(upstream)]), elicitation());
+        let asked = client.call("fix__ask", json!({})).await;
+        assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+        let (key, request) =
+            asked["result"]["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let message = request["params"]["message"].as_str().unwrap();
+        assert_eq!(message, "[MCP server fix] Your name?", "the user sees who asks");
+        let retry = json!({"name": "fix__ask", "arguments": {},
+            "requestState": asked["result"]["requestState"], "inputResponses": {key: answer}});
+        let done = client.request("tools/call", retry).await;
+        assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("Ada"), "{done}");
+        client.close().await;
+
+        let mut client = Client::legacy(gateway([kit::stdio(upstream)]), elicitation()).await;
+        let id = client.start("tools/call", json!({"name": "fix__ask", "arguments": {}})).await;
+        let form = client.expect("elicitation/create").await;
+        client.send(json!({"jsonrpc": "2.0", "id": form["id"], "result": answer})).await;
+        let done = client.answer(id).await;
+        assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("Ada"), "{done}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn question_without_its_call_is_not_passed_to_another_client() {
+    // A server of 2025-11-25 does not say which call a question belongs to (confused deputy).
+    let server = gateway([kit::stdio(&["--legacy"])]).build().unwrap();
+    let mut first = Client::connect(&server, super::client::MODERN, elicitation());
+    let mut second = Client::connect(&server, super::client::MODERN, elicitation());
+    first.start("tools/call", json!({"name": "fix__hang", "arguments": {}})).await;
+    // The other call has arrived when a third one is answered.
+    first.call("fix__echo", json!({"text": "a"})).await;
+    let done = second.call("fix__ask", json!({})).await;
+    assert_ne!(done["result"]["resultType"], "input_required", "{done}");
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test]
+async fn server_that_dies_or_never_starts_leaves_every_call_answered() {
+    let dead = ServerConfig::new("dead", ServerTransport::Stdio(StdioCommand::new("/no/such")));
+    let mut client = Client::modern(gateway([kit::stdio(&[]), dead]), json!({}));
+    let crashed = client.call("fix__crash", json!({})).await;
+    assert_eq!(crashed["result"]["isError"], true, "{crashed}");
+    let after = client.call("fix__echo", json!({"text": "again"})).await;
+    assert_eq!(after["result"]["content"][0]["text"], "again", "it is started again: {after}");
+    for list in ["resources/list", "prompts/list"] {
+        let listed = client.request(list, json!({})).await;
+        assert!(listed["result"].is_object(), "{listed}");
+    }
+    let missing = client.request("resources/read", json!({"uri": "haft://dead/x:y"})).await;
+    assert!(missing["error"]["code"].is_i64(), "{missing}");
+    client.close().await;
+}

@@ -1,0 +1,8 @@
+//! The MCP server against clients.
+
+mod approvals;
+mod calls;
+mod client;
+mod gateway;
+mod http;
+mod results;
