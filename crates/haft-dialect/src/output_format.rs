@@ -61,7 +61,7 @@ impl Dialect {
         Some(Map::from_iter([(key.to_owned(), value)]))
     }
 
-    /// The schema with a name. It is strict if the provider enforces exactly this schema.
+    /// The schema with a name. It is strict if the provider can enforce it.
     fn named_format(self, schema: &Value, pointer: &str) -> Value {
         match self.enforced_schema(schema, pointer) {
             Some(schema) => json!({"name": NAME, "schema": schema, "strict": true}),
@@ -69,17 +69,18 @@ impl Dialect {
         }
     }
 
-    /// The schema in the keywords that the provider enforces, if every answer that matches it
-    /// matches the source: the rules are those of a strict tool. It may be narrower, such as
-    /// without additional properties. An optional property would be required and null.
+    /// The schema in the keywords that the provider enforces; the rules are those of a strict tool.
+    /// It may be narrower, such as without additional properties, or wider, such as without a
+    /// minimum: the host validates the answer. `None` if the answer would have another form: other
+    /// names, or null for an optional property.
     fn enforced_schema(self, schema: &Value, pointer: &str) -> Option<Value> {
         let definition = ToolDefinition::new(NAME, "", schema);
         let options = ExportOptions::default().strict(StrictMode::On);
         let shown = self.export_tool(&definition, &options);
-        let is_sound = |loss: &Loss| matches!(loss.kind, LossKind::Exact | LossKind::Narrowed);
-        let is_sound = shown.strict && shown.report.iter().all(is_sound);
+        let changes_form = |loss: &Loss| matches!(loss.kind, LossKind::Renamed | LossKind::Refused);
+        let has_form = shown.strict && !shown.report.iter().any(changes_form);
         let exported = shown.tool.as_ref()?.pointer(pointer)?;
-        (is_sound && has_same_required(schema, exported)).then(|| exported.clone())
+        (has_form && has_same_required(schema, exported)).then(|| exported.clone())
     }
 }
 
@@ -146,12 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn schema_with_optional_properties_is_not_strict() {
+    fn optional_property_that_would_be_null_makes_it_not_strict() {
         let optional = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let chat = Value::from(Dialect::OpenAiChat.output_format(&optional, true).unwrap());
         assert_eq!(chat["response_format"]["json_schema"]["strict"], false);
         assert_eq!(chat["response_format"]["json_schema"]["schema"], optional);
-        assert!(Dialect::Anthropic.output_format(&optional, true).is_none());
+        // Anthropic enforces an optional property as it is.
+        assert!(Dialect::Anthropic.output_format(&optional, true).is_some());
         assert!(Dialect::OpenAiChat.output_format(&json!({"type": "array"}), false).is_none());
     }
 }
