@@ -176,23 +176,13 @@ after you trust it. Trust covers the files that were listed, with their content.
 or has changed is listed and asked about again.")]
     Trust(Trust),
     /// List and test the hooks of this directory
-    #[command(
-        subcommand,
-        after_help = "Examples:
-  haft hooks list
-  haft hooks test PreToolUse --tool Bash < fixture.json"
-    )]
+    #[command(subcommand, after_help = operator::HOOKS_HELP)]
     Hooks(Hooks),
     /// List, add, pin, wrap and log in to MCP servers
     #[command(subcommand, after_help = mcp::MCP_HELP)]
     Mcp(Mcp),
     /// Classify shell commands without running them
-    #[command(
-        subcommand,
-        after_help = "Examples:
-  haft shell explain 'sort -u names | head'
-  haft shell explain < commands.jsonl"
-    )]
+    #[command(subcommand, after_help = operator::SHELL_HELP)]
     Shell(Shell),
     /// Show which sandbox this machine supports, and test it
     #[command(after_help = "Examples:

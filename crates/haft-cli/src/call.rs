@@ -13,18 +13,17 @@ use std::{
 };
 
 use haft::{
-    Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, Turn, events::Event,
-    policy::Decision, registry::RegisteredTool, turn::StopReason,
+    Failure, FailureCode, Runtime, ToolRegistry, ToolResult, events::Event, policy::Decision,
 };
-use haft_mcp::client::RemoteServer;
 use serde_json::{Value, json};
 
 use crate::{
-    args, arguments, builtin,
+    args, builtin,
+    called_tool::CalledTool,
     error::{Problem, print_error},
     host_env::HostEnv,
     live::{self, Live},
-    mcp, mcp_servers, result, session,
+    result, session,
     setup::Setup,
     style,
     trace::Trace,
@@ -38,12 +37,8 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let person = session::Person::at_terminal(&setup, args.yes);
-    let (tool, remote) = remote_tool(&args.tool, &setup)?;
-    let mut registry = builtin::registry(&setup, &person)?;
-    if let Some(server) = &remote {
-        registry = registry.source(server.clone());
-    }
-    let registry = registry.build()?;
+    let called = CalledTool::find(args, &setup)?;
+    let registry = called.add_to(builtin::registry(&setup, &person)?).build()?;
     let runtime =
         setup.runtime(Runtime::builder()).registry(registry).observer(move |event: &Event| {
             let asks = match event {
@@ -67,35 +62,13 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
-    let own = builtin::find(runtime.registry(), &args.tool);
-    let read = |entry: Option<&RegisteredTool>| {
-        arguments::read(&args.pairs, args.args_json.as_deref(), entry)
-    };
-    // The schema of a remote tool is known only after its server has started.
-    let arguments = if remote.is_none() { Some(read(own)?) } else { None };
-    let (pairs, args_json) = (args.pairs.clone(), args.args_json.clone());
+    let called = called.read_own(builtin::find(runtime.registry(), &args.tool))?;
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
     let (answers, shown) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
-        let arguments = match arguments {
-            Some(arguments) => arguments,
-            None => {
-                let entry = turn.snapshot().get(&tool);
-                // A tool that a rule hides is called, so that the answer names the rule.
-                let is_hidden = turn.snapshot().withheld().any(|(name, _)| *name == *tool);
-                if entry.is_none() && !is_hidden {
-                    return Err(missing_remote(&tool, &turn, remote.as_ref()));
-                }
-                arguments::read(&pairs, args_json.as_deref(), entry.map(|entry| &**entry))?
-            }
-        };
-        let call = ToolCall::new(ID, tool.as_str(), arguments);
-        let (answers, _) = session::run(turn, vec![call], StopReason::Done).await;
-        if let Some(server) = remote {
-            server.shut_down().await;
-        }
+        let answers = called.call(ID, turn).await?;
         Ok::<_, Problem>((answers, live::finish(live).await))
     })??;
     #[cfg(feature = "otlp")]
@@ -137,46 +110,6 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
         }
     }
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code().exit_code())))
-}
-
-/// The name of a tool, and the MCP server that has it.
-fn remote_tool(name: &str, setup: &Setup) -> Result<(String, Option<RemoteServer>), Problem> {
-    // Rules spell such a tool `mcp__server__tool`.
-    let plain = name.strip_prefix("mcp__").unwrap_or(name);
-    let Some((server, _)) = plain.split_once("__") else { return Ok((name.to_owned(), None)) };
-    let Some(mut entry) =
-        mcp_servers::find(setup)?.into_iter().find(|entry| entry.prefix() == server)
-    else {
-        return Ok((name.to_owned(), None));
-    };
-    if let Some(why) = entry.obstacle() {
-        return Err(Problem::new(format!("the MCP server `{server}` {why}")));
-    }
-    entry.wait_for(Some(mcp::PATIENCE));
-    Ok((plain.to_owned(), Some(entry.server(&mcp_servers::host(setup))?)))
-}
-
-/// Why a server does not offer a tool.
-fn missing_remote(tool: &str, turn: &Turn, server: Option<&RemoteServer>) -> Problem {
-    let Some(server) = server else { return Problem::new("there is no such server") };
-    let status = server.status();
-    let name = &status.name;
-    if let Some(error) = status.error {
-        let problem = Problem::new(format!("the MCP server `{name}` failed: {error}"));
-        return match status.needs_login {
-            true => problem.hint(format!("log in with `haft mcp login {name}`")),
-            false => problem,
-        };
-    }
-    let own = tool.split_once("__").map_or(tool, |(_, own)| own);
-    if let Some(withheld) = status.withheld.iter().find(|withheld| withheld.tool == own) {
-        return Problem::new(format!("`{tool}` is withheld: {}", withheld.reasons.join("; ")))
-            .hint(format!("`haft mcp diff {name}` shows changes, `haft mcp pin {name}` accepts"));
-    }
-    let names = turn.snapshot().entries().map(|entry| entry.name().as_str());
-    Problem::new(format!("the MCP server `{name}` has no tool `{own}`"))
-        .similar(style::nearest(tool, names))
-        .hint(format!("`haft mcp get {name}` lists its tools"))
 }
 
 /// The result as JSON. The next step of a failure is written for a model; here it is the hints for

@@ -33,6 +33,7 @@ mod export;
 mod check;
 mod lint;
 mod call;
+mod called_tool;
 mod arguments;
 mod trace;
 #[cfg(feature = "otlp")]

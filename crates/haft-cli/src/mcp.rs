@@ -2,7 +2,7 @@
 //!
 //! `add` and `remove` are in `mcp_edit`, `login` in `mcp_login`.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use haft_mcp::client::{PinChange, RemoteServer, ServerState, ServerStatus};
 use serde_json::{Value, json};
@@ -12,14 +12,12 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     mcp_edit, mcp_login,
-    mcp_servers::{self, McpEntry},
+    mcp_servers::{self, McpEntry, PATIENCE, named},
     mcp_wrap, session,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
 
-/// How long a command waits for servers.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The exit code if something has changed since it was pinned.
 const EXIT_CHANGED: u8 = 2;
 /// The exit code if a server cannot be reached.
@@ -45,17 +43,6 @@ pub(crate) fn run(args: &Mcp, host: &HostEnv) -> Result<ExitCode, Problem> {
         Mcp::Login { server, out, rules, output } => {
             mcp_login::run(&Setup::open(host, rules)?, server, *out, *output)
         }
-    }
-}
-
-/// Returns one server of the configuration.
-pub(crate) fn named(setup: &Setup, name: &str) -> Result<McpEntry, Problem> {
-    let all = mcp_servers::find(setup)?;
-    match all.iter().find(|entry| entry.prefix() == name) {
-        Some(entry) => Ok(entry.clone()),
-        None => Err(Problem::new(format!("there is no MCP server called `{name}`"))
-            .similar(style::nearest(name, all.iter().map(McpEntry::prefix)))
-            .hint("`haft mcp list` lists the servers")),
     }
 }
 

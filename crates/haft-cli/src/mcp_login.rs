@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     args,
     error::{Problem, print_error},
-    mcp, mcp_servers, session,
+    mcp_servers, session,
     setup::Setup,
     style,
 };
@@ -38,7 +38,7 @@ pub(crate) fn run(
     is_out: bool,
     output: args::Output,
 ) -> Result<ExitCode, Problem> {
-    let entry = mcp::named(setup, name)?;
+    let entry = mcp_servers::named(setup, name)?;
     if let Some(why) = entry.obstacle() {
         return Err(Problem::new(format!("the MCP server `{name}` {why}")));
     }

@@ -17,7 +17,7 @@ use haft_mcp::{
     config::{self, ConfigContext, ConfigFormat, FoundServer},
 };
 
-use crate::{error::Problem, location, setup::Setup, trust_file};
+use crate::{error::Problem, location, setup::Setup, style, trust_file};
 
 /// The files of a project directory that name MCP servers.
 pub(crate) const PROJECT_FILES: [&str; 3] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"];
@@ -27,6 +27,9 @@ const USER_FILES: [(&str, ConfigFormat); 3] = [
     (".cursor/mcp.json", ConfigFormat::Json),
     (".codex/config.toml", ConfigFormat::Codex),
 ];
+
+/// How long a command waits for servers.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One server of a configuration.
 #[derive(Debug, Clone)]
@@ -144,6 +147,17 @@ pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
         }));
     }
     Ok(without_duplicates(all, setup))
+}
+
+/// Returns one server of the configuration.
+pub(crate) fn named(setup: &Setup, name: &str) -> Result<McpEntry, Problem> {
+    let all = find(setup)?;
+    match all.iter().find(|entry| entry.prefix() == name) {
+        Some(entry) => Ok(entry.clone()),
+        None => Err(Problem::new(format!("there is no MCP server called `{name}`"))
+            .similar(style::nearest(name, all.iter().map(McpEntry::prefix)))
+            .hint("`haft mcp list` lists the servers")),
+    }
 }
 
 /// The files of other programs in the project, with their directories and texts.

@@ -21,7 +21,7 @@ use crate::{
     builtin,
     error::Problem,
     explain::UnhiddenPolicy,
-    mcp, mcp_servers, schema, session,
+    mcp_servers, schema, session,
     setup::Setup,
     style::{BAD, GOOD, WARN},
 };
@@ -137,7 +137,7 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<Judged>), Problem> {
         let runtime = setup.runtime(Runtime::builder()).policy(UnhiddenPolicy(setup.policy()));
         runtime.registry(registry.build()?).build()
     };
-    let servers = mcp_servers::servers(setup, Some(mcp::PATIENCE))?;
+    let servers = mcp_servers::servers(setup, Some(mcp_servers::PATIENCE))?;
     let with_servers = servers.iter().fold(builtin::all(setup)?, |all, s| all.source(s.clone()));
     let runtime = build(with_servers)?;
     let mut entries: Vec<Arc<RegisteredTool>> = runtime.registry().own().cloned().collect();

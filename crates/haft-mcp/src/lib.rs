@@ -1,5 +1,5 @@
 //! MCP for haft: tools of MCP servers become tools of a registry ([`client`]), and a registry is
-//! served to MCP clients ([`server`]). Both sides know the protocol of 2025-11-25 and of 2026-07-28.
+//! served to MCP clients ([`server`]). Both sides know the protocols 2025-11-25 and 2026-07-28.
 //!
 //! The official SDK is inside; none of its types is public here. This crate reads no configuration
 //! file and no environment.

@@ -4,6 +4,14 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::{Output, Rules, WorkspaceArgs};
 
+pub(super) const HOOKS_HELP: &str = "Examples:
+  haft hooks list
+  haft hooks test PreToolUse --tool Bash < fixture.json";
+
+pub(super) const SHELL_HELP: &str = "Examples:
+  haft shell explain 'sort -u names | head'
+  haft shell explain < commands.jsonl";
+
 /// Options of `haft tools list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListTools {

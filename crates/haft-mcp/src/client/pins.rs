@@ -75,7 +75,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Fails for text that is not a lock file of this version, and for a definition that does not
-    /// have the hash beside it. FAIL CLOSED: a broken file is never read as an empty one.
+    /// have its hash. FAIL CLOSED: a broken file is never read as an empty one.
     ///
     /// ```
     /// use haft_mcp::client::Lockfile;

@@ -175,7 +175,7 @@ impl Supervisor {
         self.state.send_replace(State::Closed);
     }
 
-    /// Connects and lists the tools, with a login if the server wants one and a person can be asked.
+    /// Connects and lists the tools, with a login if the server wants one and there is a browser.
     async fn open(&self) -> Result<(Connection, OpenConnection), ConnectError> {
         let mut logins = 0;
         loop {

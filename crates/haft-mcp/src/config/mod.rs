@@ -1,7 +1,7 @@
 //! Reads configurations of MCP servers that people already have: `.mcp.json`, the files of Claude
 //! Code, Cursor and VS Code, codex's TOML, and `[mcp.servers.*]` of `haft.toml`.
 //!
-//! In: the text of one file, and what its variables stand for. Out: servers, with notes about what
+//! In: the text of one file, and the values of its variables. Out: servers, with notes about what
 //! was not understood. Pure: the caller reads files and the environment, and decides about trust.
 
 mod expand;
@@ -46,7 +46,7 @@ pub struct FoundServer {
     pub notes: Vec<String>,
 }
 
-/// What the variables of a file stand for.
+/// The values of the variables of a file.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ConfigContext {
@@ -113,7 +113,7 @@ impl ConfigContext {
 /// ```
 /// use haft_mcp::config::{ConfigContext, ConfigFormat, read};
 ///
-/// let text = r#"{"mcpServers": {"notes": {"command": "notes-server", "args": ["${DIR:-/tmp}"]}}}"#;
+/// let text = r#"{"mcpServers": {"notes": {"command": "notes", "args": ["${DIR:-/tmp}"]}}}"#;
 /// let found = read(ConfigFormat::Json, text, &ConfigContext::default())?;
 /// assert_eq!(found[0].name, "notes");
 /// assert!(found[0].config.is_ok());

@@ -86,13 +86,9 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
                 sandbox::read(reader, &entry.value, file, anchor, content);
             }
             "model" => {
-                let Toml { reader, anchor, content, .. } = &mut toml;
-                model::read(reader, &entry.value, file, anchor, content);
+                model::read(&mut toml.reader, &entry.value, file, &toml.anchor, toml.content)
             }
-            "mcp" => {
-                let Toml { reader, content, .. } = &mut toml;
-                super::mcp::read(reader, &entry.value, file, content);
-            }
+            "mcp" => super::mcp::read(&mut toml.reader, &entry.value, file, toml.content),
             _ => {}
         }
     }
