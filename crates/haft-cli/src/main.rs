@@ -8,6 +8,7 @@ mod run;
 mod chat;
 mod runs;
 mod serve;
+mod client_question;
 mod mcp_wrap;
 mod install;
 mod agent_setup;

@@ -4,17 +4,11 @@
 
 use std::{net::SocketAddr, process::ExitCode};
 
-use haft::{
-    Config, Failure, FailureCode, Runtime, RuntimeBuilder, artifacts::ReadResult, host::Frame,
-};
+use haft::{Config, Runtime, RuntimeBuilder, artifacts::ReadResult, host::Frame};
 use haft_mcp::{
     gateway::Gateway,
-    server::{
-        CallPeer, Changes, ClientApprover, ClientRequest, HttpOptions, McpServer, RequestKind,
-    },
+    server::{Changes, ClientApprover, HttpOptions, McpServer},
 };
-use haft_tools::UserQuestion;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -149,29 +143,4 @@ fn http_options(args: &args::Serve, host: &HostEnv) -> Result<HttpOptions, Probl
         options = options.token(name, token.trim());
     }
     Ok(options)
-}
-
-/// Asks the user of an MCP client a question of `ask_user`.
-pub(crate) async fn ask_client(peer: CallPeer, question: &UserQuestion) -> Result<String, Failure> {
-    if !peer.supports(RequestKind::Form) {
-        return Err(Failure::new(
-            FailureCode::NeedsInteraction,
-            "the MCP client cannot ask its user: it does not declare the capability `elicitation`",
-        )
-        .with_next("continue without an answer, or put the question into your reply"));
-    }
-    let mut message = question.question.clone();
-    if !question.choices.is_empty() {
-        message.push_str("\nSuggested answers: ");
-        message.push_str(&question.choices.join(", "));
-    }
-    let answer = json!({"type": "string", "title": "Answer"});
-    let schema =
-        json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});
-    let response = peer.ask("ask_user", ClientRequest::form(message, schema)).await?;
-    match response["content"]["answer"].as_str() {
-        Some(answer) if response["action"] == "accept" => Ok(answer.to_owned()),
-        _ => Err(Failure::new(FailureCode::Declined, "the user did not answer the question")
-            .with_next("continue without an answer")),
-    }
 }

@@ -29,10 +29,11 @@ use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
+    client_question,
     decisions::RecordingApprover,
     error::Problem,
     prompt::{Keys, Prompt},
-    screen, serve,
+    screen,
     setup::Setup,
     signals::Signals,
 };
@@ -262,7 +263,7 @@ impl AskHandler for Person {
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<String, Failure>> {
         if let Some(peer) = CallPeer::of(cx) {
-            return Box::pin(serve::ask_client(peer, question));
+            return Box::pin(client_question::ask(peer, question));
         }
         Box::pin(async move {
             match &self.prompt {

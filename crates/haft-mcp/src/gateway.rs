@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use haft::{BoxFuture, Output, tool::Block};
+use haft::BoxFuture;
 use rmcp::{
     model::{
         ClientRequest, CompleteRequest, CompleteRequestParams, GetPromptRequest,
@@ -21,11 +21,10 @@ use serde_json::{Value, json};
 
 use crate::{
     client::RemoteServer,
+    resource_uri::{SCHEME, uri},
     server::{CallPeer, LogLevel, Offers, Provider, ProviderError, ProviderRequest},
 };
 
-/// The scheme of resources of other servers.
-const SCHEME: &str = "haft://";
 /// Between the name of a server and that of a prompt.
 const SEPARATOR: &str = "__";
 /// How long one server may take to list something.
@@ -208,27 +207,6 @@ impl Gateway {
     }
 }
 
-/// The URI under which a gateway has a resource of a server.
-pub(crate) fn uri(server: &str, uri: &str) -> String {
-    format!("{SCHEME}{server}/{uri}")
-}
-
-/// Gives resources in a result the URIs under which a gateway has them.
-pub(crate) fn prefix_resources(mut output: Output, server: &str) -> Output {
-    for block in &mut output.blocks {
-        match block {
-            Block::Link { uri: link, .. } => *link = uri(server, link),
-            Block::Json { json } if json["type"] == "resource" => {
-                if let Some(Value::String(own)) = json.pointer_mut("/resource/uri") {
-                    *own = uri(server, own);
-                }
-            }
-            _ => {}
-        }
-    }
-    output
-}
-
 /// What is listed.
 #[derive(Debug, Clone, Copy)]
 enum Listed {
@@ -331,19 +309,5 @@ mod tests {
         let bare = Gateway::bare(server("notes"));
         assert_eq!(bare.find_prompt("daily").unwrap().1, "daily");
         assert_eq!(bare.find_resource("file:///a").unwrap().1, "file:///a");
-    }
-
-    #[test]
-    fn links_in_results_get_the_name_of_their_server() {
-        let link = Block::Link { uri: "file:///a".into(), name: "a".into(), media_type: None };
-        let embedded = json!({"type": "resource", "resource": {"uri": "x://b", "text": ""}});
-        let output = Output::from(link).and(Block::Json { json: embedded });
-        let output = prefix_resources(output, "notes");
-        assert!(
-            matches!(&output.blocks[0], Block::Link { uri, .. } if uri == "haft://notes/file:///a")
-        );
-        assert!(
-            matches!(&output.blocks[1], Block::Json { json } if json["resource"]["uri"] == "haft://notes/x://b")
-        );
     }
 }

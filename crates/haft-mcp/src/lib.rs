@@ -5,6 +5,7 @@
 //! file and no environment.
 
 mod content;
+mod resource_uri;
 
 pub mod client;
 pub mod config;

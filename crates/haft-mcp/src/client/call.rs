@@ -23,7 +23,7 @@ use super::{
     elicitation, forward,
     supervisor::{State, Supervisor},
 };
-use crate::{content, gateway, server::CallPeer};
+use crate::{content, resource_uri, server::CallPeer};
 
 /// How long a call waits for a server that is reconnecting.
 const RECONNECT_WAIT: Duration = Duration::from_secs(30);
@@ -144,7 +144,7 @@ impl RemoteTool {
                 .with_source(why)
         })?;
         Ok(if self.server.host.prefix_resources {
-            gateway::prefix_resources(output, &self.server.config.name)
+            resource_uri::prefix_resources(output, &self.server.config.name)
         } else {
             output
         })

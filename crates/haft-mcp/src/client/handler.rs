@@ -29,7 +29,7 @@ use super::{
     forward,
 };
 use crate::{
-    gateway,
+    resource_uri,
     server::{CallPeer, Change, Changes},
 };
 
@@ -190,7 +190,7 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.announce(Change::Resource(gateway::uri(&self.server, &params.uri)));
+        self.announce(Change::Resource(resource_uri::uri(&self.server, &params.uri)));
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {

@@ -80,7 +80,7 @@ pub enum LogLevel {
     Error,
     /// Something important failed.
     Critical,
-    /// Someone must act.
+    /// An operator must act.
     Alert,
     /// The system is unusable.
     Emergency,
