@@ -102,9 +102,8 @@ impl RemoteTool {
     /// FAIL CLOSED: what was approved is the definition that was offered. If the server has listed
     /// another one since, the call is not sent (rug pull, TOCTOU).
     fn check_definition(&self) -> Result<(), Failure> {
-        let is_same = |now: &Arc<Vec<Tool>>| {
-            Arc::ptr_eq(now, &self.listed) || now.iter().any(|tool| *tool == self.definition)
-        };
+        let is_same =
+            |now: &Arc<Vec<Tool>>| Arc::ptr_eq(now, &self.listed) || now.contains(&self.definition);
         if self.server.config.pinning != Pinning::Pin
             || self.server.definitions().as_ref().is_some_and(is_same)
         {
