@@ -12,13 +12,14 @@ use haft::{
 use rmcp::{
     model::{
         CallToolRequestParams, CallToolResult, ContentBlock, InputRequest, InputRequiredResult,
-        InputResponses, ServerResult,
+        InputResponses, ServerResult, Tool,
     },
     service::ServiceError,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
+    config::Pinning,
     connection::{Connection, challenge_of},
     elicitation, forward,
     supervisor::{State, Supervisor},
@@ -37,6 +38,9 @@ pub(super) struct RemoteTool {
     pub(super) server: Arc<Supervisor>,
     /// The server's own name of the tool.
     pub(super) name: String,
+    /// The definition that was offered, and the list that it comes from.
+    pub(super) definition: Tool,
+    pub(super) listed: Arc<Vec<Tool>>,
     /// Whether the tool changes nothing, as far as its server is trusted to say so.
     pub(super) reads_only: bool,
 }
@@ -57,6 +61,7 @@ impl RemoteTool {
             }
             connection = self.ready() => connection?,
         };
+        self.check_definition()?;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let mut logins = 0;
         for _ in 0..MAX_ROUNDS {
@@ -100,6 +105,23 @@ impl RemoteTool {
             "MCP server `{}` asked for input more than {MAX_ROUNDS} times",
             self.server.config.name
         )))
+    }
+
+    /// FAIL CLOSED: what was approved is the definition that was offered. If the server has listed
+    /// another one since, the call is not sent (rug pull, TOCTOU).
+    fn check_definition(&self) -> Result<(), Failure> {
+        let is_same =
+            |now: &Arc<Vec<Tool>>| Arc::ptr_eq(now, &self.listed) || now.contains(&self.definition);
+        if self.server.config.pinning != Pinning::Pin
+            || self.server.definitions().as_ref().is_some_and(is_same)
+        {
+            return Ok(());
+        }
+        Err(Failure::new(
+            FailureCode::NotOffered,
+            "the server changed the definition of this tool after it was offered",
+        )
+        .with_next("continue without it"))
     }
 
     /// Waits for the connection, if the server is about to have one.

@@ -17,11 +17,18 @@ use super::{
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
 /// Makes a tool of an admitted definition.
-pub(super) fn dyn_tool(server: &Arc<Supervisor>, tool: &Tool, texts: AdmittedTexts) -> DynTool {
+pub(super) fn dyn_tool(
+    server: &Arc<Supervisor>,
+    listed: &Arc<Vec<Tool>>,
+    tool: &Tool,
+    texts: AdmittedTexts,
+) -> DynTool {
     let spec = spec(&server.config, tool, texts);
     let remote = Arc::new(RemoteTool {
         server: Arc::clone(server),
         name: tool.name.to_string(),
+        definition: tool.clone(),
+        listed: Arc::clone(listed),
         reads_only: spec.is_read_only(),
     });
     let schema = Value::Object((*tool.input_schema).clone());

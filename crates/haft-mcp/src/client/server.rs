@@ -225,7 +225,12 @@ impl RemoteServer {
                 Err(reasons) if !reviewed => withhold(reasons),
                 review => {
                     let texts = review.unwrap_or_else(|_| admission::texts_of(tool, &config.name));
-                    offered.tools.push(remote_tool::dyn_tool(&self.0.supervisor, tool, texts));
+                    offered.tools.push(remote_tool::dyn_tool(
+                        &self.0.supervisor,
+                        &definitions,
+                        tool,
+                        texts,
+                    ));
                 }
             }
         }
