@@ -148,7 +148,7 @@ fn keep_and_write(file: &Path, old: &str, new: &Value) -> Result<(), Problem> {
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(".haft-new");
     let temporary = PathBuf::from(temporary);
-    write(&temporary, &format!("{text}\n"), file).map_err(|e| failed("write beside", e))?;
+    write(&temporary, &format!("{text}\n"), file).map_err(|e| failed("write a copy of", e))?;
     fs::rename(&temporary, file).map_err(|e| failed("replace", e))
 }
 

@@ -23,7 +23,7 @@ const MAX_ANSWER_CHARS: usize = 20_000;
 
 /// Asks the user. A host implements it for its terminal, window or chat.
 pub trait AskHandler: fmt::Debug + Send + Sync + 'static {
-    /// Shows a question and returns the user's answer. The context tells which call asks, so that a
+    /// Shows a question and returns the user's answer. The context says which call asks, so that a
     /// host with several users finds the right one. The future is dropped when the call is
     /// cancelled or times out; the question should then disappear.
     ///

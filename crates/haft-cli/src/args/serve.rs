@@ -81,7 +81,7 @@ pub(crate) const INSTALL_HELP: &str = "Examples:
   haft install claude-code --undo        put the old file back
 
 Rewrites the configuration of an MCP client, so that each server that it starts runs behind
-`haft mcp wrap`. The old file is kept beside it, with `.before-haft` at the end of its name. Servers
+`haft mcp wrap`. The old file is kept next to it, with `.before-haft` at the end of its name. Servers
 that are reached by a URL stay as they are.";
 
 /// An MCP client whose servers are put behind haft.

@@ -330,13 +330,11 @@ async fn output_is_truncated_at_its_limit_and_counted_beyond_it() {
         assert_eq!((ended.stdout.bytes().len(), ended.stdout.seen()), (1_000, 10_000_000));
         assert_eq!((ended.stderr.bytes().len(), ended.stderr.seen()), (1_000, 300_000));
         let flood = Command::new("yes").keep_bytes(10).kill_above(1 << 20);
-        let ended = tokio::time::timeout(
-            Duration::from_secs(20),
-            sandbox.run(flood, fixture.profile()),
-        )
-        .await
-        .unwrap()
-        .unwrap();
+        let ended =
+            tokio::time::timeout(Duration::from_secs(20), sandbox.run(flood, fixture.profile()))
+                .await
+                .unwrap()
+                .unwrap();
         assert_eq!(ended.exit_reason, ExitReason::OutputLimit);
         let facts = serde_json::to_value(ended.facts()).unwrap();
         assert_eq!(

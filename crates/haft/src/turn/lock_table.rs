@@ -25,8 +25,8 @@ use tokio::sync::oneshot;
 
 use super::conflict_set::ConflictSet;
 
-/// The locks of running calls. Its mutex is never held across a wait. A request costs O(log n) for n
-/// calls that run or wait; a release looks at the calls that wait.
+/// The locks of running calls. Its mutex is never held across a wait. A request costs O(log n) for
+/// n calls that run or wait; a release looks at the calls that wait.
 #[derive(Default)]
 pub(crate) struct LockTable {
     /// The number of counted readers, times `READER`, and `SLOW`.
@@ -144,7 +144,7 @@ fn excludes_all(profile: &CallProfile) -> bool {
 }
 
 impl State {
-    /// Returns the tool of an abandoned body that a call which writes must not run beside.
+    /// Returns the tool of an abandoned body that a call that writes must not run with.
     fn abandoned_by(&self, profile: &CallProfile) -> Option<ToolName> {
         // A reader does not wait for an abandoned body; the record reports it.
         if profile.class == ConcurrencyClass::ReadOnly || !self.abandoned.conflicts(profile) {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(table.readers.load(Ordering::SeqCst), 0);
     }
 
-    /// The cost of a call beside 10 n calls that wait is at most twice that beside n.
+    /// The cost of a call among 10 n calls that wait is at most twice that among n.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "this test measures time")]
     fn a_call_costs_the_same_however_many_calls_wait() {
@@ -417,7 +417,7 @@ mod tests {
             }
             costs.push((few, many));
         }
-        panic!("a call beside 30 and beside 300 that wait: {costs:?}");
+        panic!("a call among 30 and among 300 that wait: {costs:?}");
     }
 
     /// Readers and writers of several threads: a writer is always alone.

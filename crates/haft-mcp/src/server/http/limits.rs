@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::server::conversation::Principal;
 
-/// The tokens that are accepted, by their hash: comparing hashes tells nothing about a token.
+/// The tokens that are accepted, by their hash: comparing hashes reveals nothing about a token.
 #[derive(Default)]
 pub(super) struct Tokens(HashMap<[u8; 32], Principal>);
 

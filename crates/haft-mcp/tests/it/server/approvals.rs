@@ -147,7 +147,7 @@ async fn client_that_cannot_ask_gets_a_denial() {
     legacy.close().await;
 }
 
-/// A source whose only tool changes its description when it is told to.
+/// A source whose only tool changes its description on demand.
 struct Changing {
     is_changed: Arc<AtomicBool>,
     runs: Arc<AtomicUsize>,
