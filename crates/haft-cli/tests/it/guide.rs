@@ -186,12 +186,13 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 12] = [
+    const TESTED: [&str; 13] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
         "command.md",
         "large-results.md",
+        "mcp-gateway.md",
         "mcp-tools.md",
         "models.md",
         "observability.md",

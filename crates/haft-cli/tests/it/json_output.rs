@@ -166,6 +166,13 @@ const CASES: &[(&str, i32, Data)] = &[
     ("hooks test", 1, Error),
     ("hooks", 1, Error),
     // MCP servers.
+    ("install cursor --file clients.json --dry-run", 0, One),
+    ("install cursor --file clients.json", 0, One),
+    ("install cursor --file clients.json --undo", 0, One),
+    ("install cursor --file clients.json --undo", 1, Error),
+    ("install cursor --file half.json", 1, Error),
+    ("install cursor --file nowhere.json", 1, Error),
+    ("install nosuch", 1, Error),
     ("mcp list", 0, One),
     ("mcp list --config mcp.toml --no-start", 0, One),
     ("mcp list --config broken.toml", 1, Error),
@@ -220,6 +227,7 @@ const FILES: &[(&str, &str)] = &[
     ),
     (".haft/runs/broken.json", "{\"version\": 1,"),
     ("half.json", "{\"x\":"),
+    ("clients.json", "{\"mcpServers\": {\"notes\": {\"command\": \"notes-server\"}}}"),
     ("other.json", "{\"a\": 1}\n"),
     ("empty.jsonl", ""),
     (
