@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     client::RemoteServer,
     resource_uri::{SCHEME, uri},
-    server::{CallPeer, LogLevel, Offers, Provider, ProviderError, ProviderRequest},
+    server::{CallPeer, ContentProvider, LogLevel, Offers, ProviderError, ProviderRequest},
 };
 
 /// Between the name of a server and that of a prompt.
@@ -257,7 +257,7 @@ fn error(error: ServiceError) -> ProviderError {
     }
 }
 
-impl Provider for Gateway {
+impl ContentProvider for Gateway {
     fn offers(&self) -> Offers {
         Offers::all()
     }

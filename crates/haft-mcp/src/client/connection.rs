@@ -39,7 +39,7 @@ use super::{
     oauth::ServerAuth,
     process::{ServerProcess, StderrTail},
 };
-use crate::server::{CallPeer, Change, Changes};
+use crate::server::{CallPeer, Changes, ListChange};
 
 /// The longest message of a server. The call of a longer one fails.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -191,8 +191,8 @@ fn wanted_changes(is_gateway: bool) -> SubscriptionFilter {
 /// Takes in a change of a modern server.
 fn changed(change: &ServerNotification, notifications: &Notifications, changes: Option<&Changes>) {
     let announced = match change {
-        ServerNotification::PromptListChangedNotification(_) => Change::Prompts,
-        ServerNotification::ResourceListChangedNotification(_) => Change::Resources,
+        ServerNotification::PromptListChangedNotification(_) => ListChange::Prompts,
+        ServerNotification::ResourceListChangedNotification(_) => ListChange::Resources,
         _ => {
             notifications.tools_changed.notify_one();
             return;

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     resource_uri,
-    server::{CallPeer, Change, Changes},
+    server::{CallPeer, Changes, ListChange},
 };
 
 /// Longer messages of progress are cut.
@@ -95,7 +95,7 @@ impl Handler {
         if self.forwards { self.notifications.only_client() } else { None }
     }
 
-    fn announce(&self, change: Change) {
+    fn announce(&self, change: ListChange) {
         if let Some(changes) = &self.changes {
             changes.announce(change);
         }
@@ -190,15 +190,15 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.announce(Change::Resource(resource_uri::uri(&self.server, &params.uri)));
+        self.announce(ListChange::Resource(resource_uri::uri(&self.server, &params.uri)));
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.announce(Change::Resources);
+        self.announce(ListChange::Resources);
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.announce(Change::Prompts);
+        self.announce(ListChange::Prompts);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

@@ -23,7 +23,7 @@ use super::{
     process::StderrTail,
     task::spawn,
 };
-use crate::server::Change;
+use crate::server::ListChange;
 
 /// The first pause before a reconnect. It doubles with every failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -234,7 +234,7 @@ impl Supervisor {
         let connection = Arc::new(connection);
         self.state.send_replace(State::Ready(Arc::clone(&connection)));
         if let Some(changes) = &self.host.changes {
-            for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            for change in [ListChange::Tools, ListChange::Prompts, ListChange::Resources] {
                 changes.announce(change);
             }
         }
@@ -250,7 +250,7 @@ impl Supervisor {
                         *lock(&self.definitions) = Some(Arc::new(tools));
                         self.state.send_modify(|_| {});
                         if let Some(changes) = &self.host.changes {
-                            changes.announce(Change::Tools);
+                            changes.announce(ListChange::Tools);
                         }
                     }
                 }

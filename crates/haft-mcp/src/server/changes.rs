@@ -19,7 +19,7 @@ const MAX_BEHIND: usize = 256;
 /// Something that clients may want to know.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Change {
+pub enum ListChange {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -32,7 +32,7 @@ pub enum Change {
 
 /// Announces changes to all clients. A clone announces to the same ones.
 #[derive(Debug, Clone)]
-pub struct Changes(broadcast::Sender<Change>);
+pub struct Changes(broadcast::Sender<ListChange>);
 
 impl Default for Changes {
     fn default() -> Self {
@@ -42,7 +42,7 @@ impl Default for Changes {
 
 impl Changes {
     /// Announces a change.
-    pub fn announce(&self, change: Change) {
+    pub fn announce(&self, change: ListChange) {
         // No client listens: nothing to announce.
         let _ = self.0.send(change);
     }
@@ -53,11 +53,11 @@ impl Changes {
 }
 
 /// Reads changes in groups.
-pub(super) struct ChangeReader(broadcast::Receiver<Change>);
+pub(super) struct ChangeReader(broadcast::Receiver<ListChange>);
 
 impl ChangeReader {
     /// Waits for changes and returns those of a short while, each once; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Vec<Change>> {
+    pub(super) async fn next(&mut self) -> Option<Vec<ListChange>> {
         let mut changes = Vec::new();
         self.receive(&mut changes).await?;
         let collected = tokio::time::sleep(COLLECT_TIME);
@@ -73,11 +73,11 @@ impl ChangeReader {
         Some(changes)
     }
 
-    async fn receive(&mut self, into: &mut Vec<Change>) -> Option<()> {
+    async fn receive(&mut self, into: &mut Vec<ListChange>) -> Option<()> {
         match self.0.recv().await {
             Ok(change) => into.push(change),
             Err(broadcast::error::RecvError::Lagged(_)) => {
-                into.extend([Change::Tools, Change::Prompts, Change::Resources]);
+                into.extend([ListChange::Tools, ListChange::Prompts, ListChange::Resources]);
             }
             Err(broadcast::error::RecvError::Closed) => return None,
         }
@@ -86,26 +86,26 @@ impl ChangeReader {
 }
 
 /// Sends a change to a subscription. Returns `false` if it has ended.
-pub(super) async fn send_to_subscription(sink: &SubscriptionSink, change: &Change) -> bool {
+pub(super) async fn send_to_subscription(sink: &SubscriptionSink, change: &ListChange) -> bool {
     let wanted = sink.accepted();
     if !is_wanted(wanted, change) {
         return true;
     }
     let sent = match change {
-        Change::Tools => sink.notify_tool_list_changed().await,
-        Change::Prompts => sink.notify_prompt_list_changed().await,
-        Change::Resources => sink.notify_resource_list_changed().await,
-        Change::Resource(uri) => sink.notify_resource_updated(uri).await,
+        ListChange::Tools => sink.notify_tool_list_changed().await,
+        ListChange::Prompts => sink.notify_prompt_list_changed().await,
+        ListChange::Resources => sink.notify_resource_list_changed().await,
+        ListChange::Resource(uri) => sink.notify_resource_updated(uri).await,
     };
     sent.is_ok()
 }
 
-fn is_wanted(wanted: &SubscriptionFilter, change: &Change) -> bool {
+fn is_wanted(wanted: &SubscriptionFilter, change: &ListChange) -> bool {
     match change {
-        Change::Tools => wanted.tools_list_changed == Some(true),
-        Change::Prompts => wanted.prompts_list_changed == Some(true),
-        Change::Resources => wanted.resources_list_changed == Some(true),
-        Change::Resource(uri) => {
+        ListChange::Tools => wanted.tools_list_changed == Some(true),
+        ListChange::Prompts => wanted.prompts_list_changed == Some(true),
+        ListChange::Resources => wanted.resources_list_changed == Some(true),
+        ListChange::Resource(uri) => {
             wanted.resource_subscriptions.as_ref().is_some_and(|uris| uris.contains(uri))
         }
     }
@@ -114,15 +114,15 @@ fn is_wanted(wanted: &SubscriptionFilter, change: &Change) -> bool {
 /// Sends a change to a client of the protocol of 2025-11-25. Returns `false` if it has gone.
 pub(super) async fn send_to_session(
     peer: &Peer<RoleServer>,
-    change: &Change,
+    change: &ListChange,
     is_subscribed: impl Fn(&str) -> bool,
 ) -> bool {
     let sent = match change {
-        Change::Tools => peer.notify_tool_list_changed().await,
-        Change::Prompts => peer.notify_prompt_list_changed().await,
-        Change::Resources => peer.notify_resource_list_changed().await,
-        Change::Resource(uri) if !is_subscribed(uri) => return true,
-        Change::Resource(uri) => {
+        ListChange::Tools => peer.notify_tool_list_changed().await,
+        ListChange::Prompts => peer.notify_prompt_list_changed().await,
+        ListChange::Resources => peer.notify_resource_list_changed().await,
+        ListChange::Resource(uri) if !is_subscribed(uri) => return true,
+        ListChange::Resource(uri) => {
             peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri.clone())).await
         }
     };
@@ -138,16 +138,16 @@ mod tests {
         let changes = Changes::default();
         let mut reader = changes.follow();
         for _ in 0..50 {
-            changes.announce(Change::Tools);
-            changes.announce(Change::Resource("a".into()));
+            changes.announce(ListChange::Tools);
+            changes.announce(ListChange::Resource("a".into()));
         }
         let first = reader.next().await.unwrap();
-        assert_eq!(first, [Change::Tools, Change::Resource("a".into())]);
+        assert_eq!(first, [ListChange::Tools, ListChange::Resource("a".into())]);
         for _ in 0..1_000 {
-            changes.announce(Change::Prompts);
+            changes.announce(ListChange::Prompts);
         }
         let lagged = reader.next().await.unwrap();
-        assert_eq!(lagged, [Change::Tools, Change::Prompts, Change::Resources]);
+        assert_eq!(lagged, [ListChange::Tools, ListChange::Prompts, ListChange::Resources]);
         drop(changes);
         assert_eq!(reader.next().await, None);
     }

@@ -36,7 +36,7 @@ use super::{
     job::{Answer, Job, Step},
     parked::ParkedJobs,
     progress::ProgressReports,
-    provider::{Provider, ProviderError, ProviderRequest},
+    provider::{ContentProvider, ProviderError, ProviderRequest},
     results::OffloadedResults,
     seal::{Binding, Sealer},
     tasks::Tasks,
@@ -47,7 +47,7 @@ use super::{
 pub(super) struct ServerCore {
     pub(super) runtime: Runtime,
     pub(super) settings: Settings,
-    pub(super) provider: Option<Arc<dyn Provider>>,
+    pub(super) provider: Option<Arc<dyn ContentProvider>>,
     pub(super) lists: ToolLists,
     pub(super) parked: Arc<ParkedJobs>,
     pub(super) tasks: Arc<Tasks>,

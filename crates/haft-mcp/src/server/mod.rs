@@ -50,10 +50,10 @@ pub(crate) use self::core::to_sdk_level;
 pub use self::{
     approver::ClientApprover,
     call_peer::{CallPeer, LogLevel},
-    changes::{Change, Changes},
+    changes::{Changes, ListChange},
     client_request::{ClientRequest, RequestKind},
     http::HttpOptions,
-    provider::{Offers, Provider, ProviderError, ProviderRequest},
+    provider::{ContentProvider, Offers, ProviderError, ProviderRequest},
 };
 use self::{
     conversation::Principal,
@@ -149,7 +149,7 @@ impl fmt::Debug for McpServer {
 pub struct McpServerBuilder {
     runtime: Runtime,
     settings: Settings,
-    provider: Option<Arc<dyn Provider>>,
+    provider: Option<Arc<dyn ContentProvider>>,
     changes: Changes,
     max_calls: usize,
 }
@@ -184,7 +184,7 @@ impl McpServerBuilder {
     }
 
     /// Adds resources, prompts and completions.
-    pub fn provider(mut self, provider: impl Provider) -> Self {
+    pub fn provider(mut self, provider: impl ContentProvider) -> Self {
         self.provider = Some(Arc::new(provider));
         self
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::call_peer::{CallPeer, LogLevel};
 
 /// Answers the requests that are not about tools. Values have the form that MCP gives them.
-pub trait Provider: Send + Sync + 'static {
+pub trait ContentProvider: Send + Sync + 'static {
     /// Returns what it offers. Requests for anything else never arrive.
     fn offers(&self) -> Offers;
 

@@ -1,14 +1,14 @@
 //! The resources, prompts and completions of the suite.
 
 use haft::BoxFuture;
-use haft_mcp::server::{CallPeer, Offers, Provider, ProviderError, ProviderRequest};
+use haft_mcp::server::{CallPeer, ContentProvider, Offers, ProviderError, ProviderRequest};
 use serde_json::{Value, json};
 
 use crate::{questions::form, tools::IMAGE};
 
 pub(crate) struct Fixtures;
 
-impl Provider for Fixtures {
+impl ContentProvider for Fixtures {
     fn offers(&self) -> Offers {
         Offers::all()
     }

@@ -6,7 +6,7 @@ use haft::{
     Failure, Output, ToolContext,
     tool::{Block, Capabilities, DynTool, ToolSpec},
 };
-use haft_mcp::server::{CallPeer, Change, Changes, LogLevel, RequestKind};
+use haft_mcp::server::{CallPeer, Changes, ListChange, LogLevel, RequestKind};
 use serde_json::{Value, json};
 
 /// A red pixel, as PNG.
@@ -65,8 +65,8 @@ pub(crate) fn all(changes: &Changes) -> Vec<DynTool> {
         custom_header(),
         schema_2020_12(),
         missing_capability(),
-        trigger("test_trigger_tool_change", Change::Tools, changes),
-        trigger("test_trigger_prompt_change", Change::Prompts, changes),
+        trigger("test_trigger_tool_change", ListChange::Tools, changes),
+        trigger("test_trigger_prompt_change", ListChange::Prompts, changes),
     ]
 }
 
@@ -158,7 +158,7 @@ fn missing_capability() -> DynTool {
     })
 }
 
-fn trigger(name: &str, change: Change, changes: &Changes) -> DynTool {
+fn trigger(name: &str, change: ListChange, changes: &Changes) -> DynTool {
     let changes = changes.clone();
     DynTool::new(spec(name, "Announces a change."), no_arguments(), move |_, _| {
         changes.announce(change.clone());

@@ -119,9 +119,8 @@ impl RunningCall {
     }
 
     /// Sets how a call that was parked goes on.
-    pub(crate) fn resumed(mut self, resume: Option<Box<Resume>>) -> Self {
+    pub(crate) fn set_resume(&mut self, resume: Option<Box<Resume>>) {
         self.machine.set_resume(resume);
-        self
     }
 
     /// Continues a machine that has this need.

@@ -58,8 +58,6 @@ pub(crate) struct CallMachine {
     pub(super) execution: Option<Execution>,
     /// How a resumed call goes on.
     pub(super) resume: Option<Box<Resume>>,
-    /// The grant of a resumed call that was authorized before it was parked.
-    pub(super) grant: Option<String>,
 }
 
 /// Where a call is. A phase has what it needs when its need is satisfied. It is moved with every
@@ -130,8 +128,7 @@ impl CallMachine {
     }
 
     fn at(phase: Phase, record: CallRecord) -> Self {
-        let (prepared, execution, resume, grant) = (None, None, None, None);
-        Self { phase, round: 0, record, prepared, execution, resume, grant }
+        Self { phase, round: 0, record, prepared: None, execution: None, resume: None }
     }
 
     /// Returns the facts about the call.

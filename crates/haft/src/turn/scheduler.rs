@@ -265,25 +265,48 @@ impl CallScheduler {
             if self.core.has_budget() {
                 self.reserve_budget(from, ended);
             }
-            let mut due: SmallVec<[usize; 8]> = SmallVec::new();
-            if ended {
-                due.extend(self.held.drain(..));
-            }
-            for at in from..self.next {
-                match ended || self.rows[at].may_start_early() {
-                    true => due.push(at),
-                    false => self.held.push(at),
-                }
-            }
-            match self.core.inner.hooks.is_empty() {
-                true => due.into_iter().for_each(|at| self.start(at)),
-                false => self.start_together(&due),
+            if self.core.inner.hooks.is_empty() {
+                self.start_each(from, ended);
+            } else {
+                let due = self.take_due(from, ended);
+                self.start_together(&due);
             }
             match self.rows.get(self.next) {
                 Some(row) if self.open == 0 && self.held.is_empty() => self.current = row.batch,
                 _ => return,
             }
         }
+    }
+
+    /// Starts the rows from here on that may start, one by one; the others are held.
+    fn start_each(&mut self, from: usize, ended: bool) {
+        if ended && !self.held.is_empty() {
+            for at in std::mem::take(&mut self.held) {
+                self.start(at);
+            }
+        }
+        for at in from..self.next {
+            match ended || self.rows[at].may_start_early() {
+                true => self.start(at),
+                false => self.held.push(at),
+            }
+        }
+    }
+
+    /// Returns the rows that may start, with those from here on; the others are held.
+    #[inline(never)]
+    fn take_due(&mut self, from: usize, ended: bool) -> SmallVec<[usize; 8]> {
+        let mut due: SmallVec<[usize; 8]> = SmallVec::new();
+        if ended {
+            due.extend(std::mem::take(&mut self.held));
+        }
+        for at in from..self.next {
+            match ended || self.rows[at].may_start_early() {
+                true => due.push(at),
+                false => self.held.push(at),
+            }
+        }
+        due
     }
 
     /// Reserves the budget of calls that arrived in the batch, in the model's order, before any of
@@ -342,9 +365,12 @@ impl CallScheduler {
     /// Polls a call once in place. The only call of a complete message stays with its caller; any
     /// other that waits becomes a task.
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
-        let (reservation, resume) = (self.rows[at].reservation.take(), self.rows[at].resume.take());
-        let call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
-        let mut call = call.resumed(resume);
+        let row = &mut self.rows[at];
+        let (reservation, resume) = (row.reservation.take(), row.resume.take());
+        let mut call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        if resume.is_some() {
+            call.set_resume(resume);
+        }
         match poll_once(&mut call) {
             Begun::Done(result) => self.on_finished(at, Some(result)),
             Begun::Lost => self.on_finished(at, None),
@@ -374,7 +400,9 @@ impl CallScheduler {
             let core = Arc::clone(&self.core);
             self.spawn(at, async move {
                 let validated = cleared(&core, &cx, receiver).await;
-                RunningCall::new(core, validated, cx, None, reservation).resumed(resume).await
+                let mut call = RunningCall::new(core, validated, cx, None, reservation);
+                call.set_resume(resume);
+                call.await
             });
         }
     }

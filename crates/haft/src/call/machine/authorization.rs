@@ -64,8 +64,9 @@ impl CallMachine {
     ) -> Step {
         match result {
             Ok(Authorization::Allowed(call)) => self.allowed(turn, call),
-            Ok(Authorization::Ask(call, assessment)) if self.grant.is_some() => {
-                let applied = authorize::approved_before(turn, call, assessment, self.grant.take());
+            Ok(Authorization::Ask(call, assessment)) if self.resume.is_some() => {
+                let grant = self.take_grant();
+                let applied = authorize::approved_before(turn, call, assessment, grant);
                 self.authorized(turn, applied, queued)
             }
             Ok(Authorization::Ask(call, assessment)) => match queued {

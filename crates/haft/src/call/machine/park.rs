@@ -66,8 +66,15 @@ impl CallMachine {
         if turn.is_stopped(call.context()) {
             return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
         }
-        self.grant = grant;
+        if grant.is_some() {
+            self.resume = Some(Box::new(Resume { phase, round, grant, notes: Vec::new() }));
+        }
         self.authorize(turn, call, None)
+    }
+
+    /// Takes the grant of a call that was authorized before it was parked.
+    pub(super) fn take_grant(&mut self) -> Option<String> {
+        self.resume.take()?.grant
     }
 
     /// Whether this call is to be parked when it waits. A nested call is not: its caller's body
