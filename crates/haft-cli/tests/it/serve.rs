@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::TempDir;
 
-/// A server over pipes, after the handshake of 2025-11-25.
+/// `haft serve --stdio` as a child process, after `initialize` of 2025-11-25.
 struct Served {
     child: Child,
     input: ChildStdin,

@@ -4,7 +4,7 @@
 //! from what a remote server sends. A client that cannot show forms cannot approve.
 
 use haft::{
-    BoxFuture, Failure,
+    BoxFuture, Failure, FailureCode,
     approval::{ApprovalRequest, ApprovalResponse, Approver, deceptive_chars},
     sanitize::escape_invisible,
 };
@@ -42,12 +42,12 @@ impl Approver for ClientApprover {
         Box::pin(async move {
             let Some(peer) = CallPeer::of(question.call.context()) else {
                 let why = "this needs approval, and the call has no MCP client that can be asked";
-                return Ok(ApprovalResponse::Deny(Some(why.to_owned())));
+                return Err(Failure::new(FailureCode::NeedsInteraction, why));
             };
             if !peer.supports(RequestKind::Form) {
                 let why = "this needs approval, and the MCP client cannot ask its user: it does \
                            not declare the capability `elicitation`";
-                return Ok(ApprovalResponse::Deny(Some(why.to_owned())));
+                return Err(Failure::new(FailureCode::NeedsInteraction, why));
             }
             let needed = needed_argument(question);
             let form = ClientRequest::form(message(question), schema(question, needed));

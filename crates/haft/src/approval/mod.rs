@@ -132,7 +132,9 @@ pub trait Approver: Send + Sync + 'static {
     /// Called when another approver has answered. The future of `ask` is dropped.
     fn closed(&self, _question: &ApprovalRequest<'_>, _by: &str) {}
 
-    /// Asks and waits for the answer.
+    /// Asks and waits for the answer. An approver that cannot ask about this call fails with
+    /// [`FailureCode::NeedsInteraction`](haft_core::FailureCode::NeedsInteraction) instead of a
+    /// denial: then other approvers decide, or the call ends with that failure.
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,

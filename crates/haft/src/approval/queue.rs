@@ -128,7 +128,12 @@ impl ApprovalQueue {
                 },
                 Ok(Err(failure)) => {
                     broken.push(at);
-                    AnswerError::Broken(failure.to_string())
+                    match failure.code() {
+                        FailureCode::NeedsInteraction => {
+                            AnswerError::CannotAsk(failure.message().to_owned())
+                        }
+                        _ => AnswerError::Broken(failure.to_string()),
+                    }
                 }
                 Err(panic) => {
                     broken.push(at);
@@ -157,6 +162,8 @@ impl ApprovalQueue {
     }
 }
 
+/// What a model can do if no person can be asked.
+const NOT_ASKED: &str = "continue without it, or report to the user what you would have done";
 const APPROVAL_FAILED: &str = "the approval failed, so this call is not allowed";
 
 /// Maximum number of remembered sessions. A forgotten one is asked again.
@@ -177,6 +184,8 @@ enum AnswerError {
     Unusable,
     /// There is no answer.
     Broken(String),
+    /// The approver cannot ask a person about this call.
+    CannotAsk(String),
 }
 
 impl AnswerError {
@@ -184,6 +193,10 @@ impl AnswerError {
         let (failure, why) = match self {
             Self::Wrong(why) | Self::Broken(why) => {
                 (Failure::new(FailureCode::GuardFailed, APPROVAL_FAILED), why)
+            }
+            Self::CannotAsk(why) => {
+                let failure = Failure::new(FailureCode::NeedsInteraction, why.as_str());
+                (failure.with_next(NOT_ASKED), why)
             }
             Self::Unusable => (
                 Failure::new(

@@ -132,7 +132,7 @@ async fn missing_answer_is_asked_for_again_under_a_new_state() {
 }
 
 #[tokio::test]
-async fn client_that_cannot_ask_gets_a_denial() {
+async fn client_that_cannot_ask_is_refused_and_no_person_is_blamed() {
     let runs = Arc::<AtomicUsize>::default();
     let mut modern = Client::modern(server(&runs), json!({}));
     let mut legacy = Client::legacy(server(&runs), json!({})).await;
@@ -140,7 +140,8 @@ async fn client_that_cannot_ask_gets_a_denial() {
         let denied = client.call("delete", json!({"path": "a"})).await;
         assert_eq!(denied["result"]["isError"], true);
         let text = denied["result"]["content"][0]["text"].as_str().unwrap();
-        assert!(text.contains("elicitation"), "{text}");
+        assert!(text.starts_with("needs_interaction: "), "{text}");
+        assert!(text.contains("elicitation") && !text.contains("a person denied"), "{text}");
     }
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     modern.close().await;
