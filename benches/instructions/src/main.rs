@@ -3,7 +3,7 @@
 //! `scripts/instructions` runs it under valgrind with two numbers of calls; the difference is the
 //! cost of the calls, without the start of the program.
 
-use std::{hint::black_box, process::ExitCode};
+use std::{collections::HashMap, hint::black_box, pin::Pin, process::ExitCode};
 
 use haft::{
     Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, schema::Schema, serde_json::Value, tool,
@@ -35,17 +35,38 @@ async fn turn(run: &Run) {
     black_box(results);
 }
 
-/// What a loop written by hand does: parse, look up, decode, call.
-async fn baseline() {
-    #[derive(serde::Deserialize)]
-    struct Args {
-        a: u64,
-        b: u64,
+type Answer = Pin<Box<dyn Future<Output = Result<String, haft::serde_json::Error>> + Send>>;
+type Handlers = HashMap<String, Box<dyn Fn(Value) -> Answer + Send + Sync>>;
+
+/// What a loop written by hand does: look up, parse, decode, call through a box. The same as the
+/// baseline of the benches.
+struct Baseline(Handlers);
+
+impl Baseline {
+    fn new() -> Self {
+        #[derive(serde::Deserialize)]
+        struct Args {
+            a: u64,
+            b: u64,
+        }
+        let mut handlers: Handlers = HashMap::new();
+        handlers.insert(
+            "add".to_owned(),
+            Box::new(|value| {
+                Box::pin(async {
+                    let args: Args = haft::serde_json::from_value(value)?;
+                    Ok(add(args.a, args.b).await)
+                })
+            }),
+        );
+        Self(handlers)
     }
-    let json: Value = haft::serde_json::from_str(ARGUMENTS).unwrap_or_default();
-    let args: Option<Args> = serde::Deserialize::deserialize(&json).ok();
-    let Some(args) = black_box(args) else { return };
-    black_box(add(args.a, args.b).await);
+
+    async fn call(&self, name: &str, arguments: &str) -> Result<String, String> {
+        let handler = self.0.get(name).ok_or("no such tool")?;
+        let value = haft::serde_json::from_str(arguments).map_err(|e| e.to_string())?;
+        handler(value).await.map_err(|e| e.to_string())
+    }
 }
 
 /// Only the verdict on the arguments, without parsing them.
@@ -69,8 +90,11 @@ fn main() -> ExitCode {
     tokio.block_on(async {
         match kind.as_str() {
             "baseline" => {
+                let baseline = Baseline::new();
                 for _ in 0..calls {
-                    baseline().await;
+                    let answer = baseline.call("add", black_box(ARGUMENTS)).await;
+                    assert_eq!(answer.as_deref(), Ok("42"));
+                    black_box(&answer);
                 }
             }
             "validate" => validate(calls),
@@ -84,6 +108,12 @@ fn main() -> ExitCode {
                 let run = run(runtime().observer(|event: &haft::events::Event| {
                     black_box(event);
                 }));
+                for _ in 0..calls {
+                    turn(&run).await;
+                }
+            }
+            "unjournaled" => {
+                let run = run(runtime().journal(haft::journal::MemoryJournal::new(0)));
                 for _ in 0..calls {
                     turn(&run).await;
                 }

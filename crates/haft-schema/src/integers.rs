@@ -23,21 +23,32 @@ use super::{
 const MAX_SCHEMAS: usize = 256;
 
 impl Schema {
-    /// Converts whole floats to integers where the schema requires them, in a valid value. Returns
-    /// those that cannot be converted exactly.
-    pub fn settle_integers(&self, value: &mut Value) -> Vec<ValidationError> {
-        convert(self.lookup(), value)
+    /// Converts whole floats to integers where the schema requires them, in a valid value.
+    #[inline]
+    pub fn settle_integers(&self, value: &mut Value) -> SettledIntegers {
+        if has_whole_float(value) {
+            SettledIntegers::Visited(convert(self.lookup(), value))
+        } else {
+            SettledIntegers::Unchanged
+        }
     }
+}
+
+/// What became of the whole floats of a value.
+#[derive(Debug)]
+pub enum SettledIntegers {
+    /// There was none.
+    Unchanged,
+    /// They were converted, except those that cannot be converted exactly.
+    Visited(Vec<ValidationError>),
 }
 
 /// Converts whole floats to integers, and returns those that cannot be converted exactly.
 pub(super) fn convert(lookup: SchemaLookup<'_>, value: &mut Value) -> Vec<ValidationError> {
     let mut problems = Vec::new();
-    if has_whole_float(value) {
-        let root = Applicable { certain: vec![lookup.root()], possible: Vec::new() };
-        let mut converter = Converter { lookup, problems: &mut problems };
-        converter.visit(&root, value, "");
-    }
+    let root = Applicable { certain: vec![lookup.root()], possible: Vec::new() };
+    let mut converter = Converter { lookup, problems: &mut problems };
+    converter.visit(&root, value, "");
     problems
 }
 

@@ -30,6 +30,7 @@ pub mod lowering;
 pub use self::{
     compiled::{Formats, Schema},
     explain::{Unexplained, ValidationError, refused, with_example},
+    integers::SettledIntegers,
     loss::{Loss, LossKind},
     parse::strict_json,
     repair::{Repair, RepairKind, RepairPolicy},

@@ -27,7 +27,7 @@ use crate::{
     guards::{ForTools, Guard},
     hooks::{AddedHook, Hook, NamedGuard, NamedHook},
     host_code,
-    journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
+    journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery, RuntimeJournal},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nonces: Nonces,
     pub(crate) approvals: ApprovalQueue,
-    pub(crate) journal: Box<dyn Journal>,
+    pub(crate) journal: RuntimeJournal,
     pub(crate) events: Events,
     pub(crate) state: Arc<TypeMap>,
     pub(crate) artifacts: RuntimeArtifacts,
@@ -186,7 +186,7 @@ impl Runtime {
     /// not support queries; the default in-memory journal does.
     #[must_use]
     pub fn records(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
-        host_code::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
+        host_code::caught(|| self.0.journal.any().find(query)).ok().flatten().unwrap_or_default()
     }
 
     /// Returns the text for the system prompt: how to read the markers around results. Empty if
@@ -257,7 +257,7 @@ pub struct RuntimeBuilder {
     nonces: Nonces,
     approvers: Vec<Box<dyn Approver>>,
     grants: Option<Arc<GrantStore>>,
-    journal: Option<Box<dyn Journal>>,
+    journal: Option<RuntimeJournal>,
     secrets: Secrets,
     bad_secret: Option<Error>,
     observers: Vec<Box<dyn Observer>>,
@@ -390,7 +390,7 @@ impl RuntimeBuilder {
 
     /// Sets the journal. Without one, the last calls are kept in memory.
     pub fn journal(mut self, journal: impl Journal) -> Self {
-        self.journal = Some(Box::new(journal));
+        self.journal = Some(RuntimeJournal::new(journal));
         self
     }
 
@@ -447,7 +447,7 @@ impl RuntimeBuilder {
         let journal = self.journal.unwrap_or_else(|| {
             let journal = MemoryJournal::new(self.config.max_records);
             let journal = journal.max_bytes(self.config.max_record_bytes);
-            Box::new(journal.clock(Arc::clone(&self.clock)))
+            RuntimeJournal::Memory(journal.clock(Arc::clone(&self.clock)))
         });
         let grants = match self.grants {
             Some(grants) => grants,

@@ -1,6 +1,11 @@
 //! What the model receives for one call: an outcome with an id, a size and a taint label.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
 
 use haft_core::{
     Block, CallId, Effects, Execution, Failure, FailureCode, Label, Operation, Output, ToolName,
@@ -47,6 +52,42 @@ pub struct ToolResult {
     /// The nonce of the frame. Never serialized: a reader could forge the next marker.
     #[serde(skip)]
     pub(crate) seal: Seal,
+}
+
+/// A result on the heap. The result of a lone call becomes the list of results without a copy.
+#[derive(Debug)]
+pub(crate) struct BoxedResult(Box<[ToolResult; 1]>);
+
+impl BoxedResult {
+    #[inline]
+    pub(crate) fn new(result: ToolResult) -> Self {
+        Self(Box::new([result]))
+    }
+
+    pub(crate) fn into_inner(self) -> ToolResult {
+        let [result] = *self.0;
+        result
+    }
+
+    #[inline]
+    pub(crate) fn into_list(self) -> Vec<ToolResult> {
+        let list: Box<[ToolResult]> = self.0;
+        list.into_vec()
+    }
+}
+
+impl Deref for BoxedResult {
+    type Target = ToolResult;
+
+    fn deref(&self) -> &ToolResult {
+        &self.0[0]
+    }
+}
+
+impl DerefMut for BoxedResult {
+    fn deref_mut(&mut self) -> &mut ToolResult {
+        &mut self.0[0]
+    }
 }
 
 /// Data that few results have: notes of hooks, and the parked call.

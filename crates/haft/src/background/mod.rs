@@ -34,7 +34,7 @@ use crate::{
     event::{Event, EventSource},
     run::RunCore,
     runtime::Inner,
-    tool_result::ToolResult,
+    tool_result::{BoxedResult, ToolResult},
     turn::TurnCore,
 };
 
@@ -105,7 +105,7 @@ struct State {
 
 enum Stage {
     Running,
-    Done(Box<ToolResult>),
+    Done(BoxedResult),
     Gone,
 }
 
@@ -140,7 +140,7 @@ impl TaskEntry {
     fn take(&self) -> Option<ToolResult> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Gone) {
-            Stage::Done(result) => Some(*result),
+            Stage::Done(result) => Some(result.into_inner()),
             other => {
                 state.stage = other;
                 None

@@ -22,7 +22,7 @@ use crate::{
     hooks::CompletedCall,
     host_code::{after, timed},
     layers::{Outcome, checked, outcome_of},
-    tool_result::ToolResult,
+    tool_result::BoxedResult,
     turn::{TurnCore, launch},
 };
 
@@ -77,7 +77,7 @@ async fn finish(
     performed: &Arc<CompletedCall>,
     outcome: Outcome,
     began: Instant,
-) -> Box<ToolResult> {
+) -> BoxedResult {
     let performed = Arc::clone(performed);
     match CallMachine::for_task(turn, performed, outcome, began) {
         (_, Step::Done(result)) => result,

@@ -33,7 +33,7 @@ use crate::{
     host_code::{Stopped, after, caught, panic_message},
     journal::{self, WriteStatus},
     telemetry,
-    tool_result::ToolResult,
+    tool_result::BoxedResult,
     turn::TurnCore,
 };
 
@@ -129,7 +129,7 @@ impl RunningCall {
         Self { turn, machine, waiting, span, has_started: true, has_ended: false }
     }
 
-    fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
+    fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
         let Poll::Ready(mut input) = self.poll_waiting(task) else { return Poll::Pending };
         loop {
             let need = match self.advance(input) {
@@ -355,9 +355,9 @@ impl RunningCall {
 }
 
 impl Future for RunningCall {
-    type Output = Box<ToolResult>;
+    type Output = BoxedResult;
 
-    fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
+    fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
         let this = self.get_mut();
         this.has_started = true;
         let entered = (!this.span.is_none()).then(|| this.span.clone().entered());

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     event::{Event, Phase},
     layers::Outcome,
-    tool_result::{Answer, Origin, ToolResult, Truncation},
+    tool_result::{Answer, BoxedResult, Origin, ToolResult, Truncation},
     turn::TurnCore,
 };
 
@@ -39,7 +39,7 @@ pub(super) fn result(
     outcome: Outcome,
     truncation: Option<Box<Truncation>>,
     altered: usize,
-) -> Box<ToolResult> {
+) -> BoxedResult {
     let inner = &turn.inner;
     let (limit, label) = (result_limit(record), label(record));
     let reservation = record.reservation.as_deref_mut();
@@ -57,7 +57,7 @@ pub(super) fn result(
         source: Arc::clone(tool.shared_source()),
         effects: inner.redactor.effects(&profile.effects),
     });
-    let mut result = Box::new(ToolResult {
+    let mut result = BoxedResult::new(ToolResult {
         id: cx.call_id().clone(),
         requested_name: cx.requested_name().clone(),
         tool_name: cx.tool_name().clone(),

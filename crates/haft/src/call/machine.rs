@@ -40,7 +40,7 @@ use crate::{
     host_code::Stopped,
     journal::{CallIntent, CallOutcome},
     layers::Outcome,
-    tool_result::ToolResult,
+    tool_result::BoxedResult,
     turn::TurnCore,
 };
 
@@ -81,7 +81,7 @@ pub(super) enum Phase {
     PostHook(usize, BodyExecution, Arc<CompletedCall>),
     Sanitize,
     Truncate(usize),
-    Outcome(Box<ToolResult>),
+    Outcome(BoxedResult),
     Taken,
 }
 

@@ -24,10 +24,10 @@ use crate::{
     event::{Event, Phase as EventPhase, WaitReason},
     hooks::{CompletedCall, PostCallResult},
     host_code::{self, Stopped},
-    journal::Intent,
+    journal::{CallIntent, CallOutcome, Intent},
     layers::Outcome,
     telemetry,
-    tool_result::{ToolResult, Truncation},
+    tool_result::{BoxedResult, Truncation},
     turn::TurnCore,
 };
 
@@ -117,7 +117,7 @@ impl CallMachine {
     pub(super) fn outcome_answered(
         &mut self,
         turn: &TurnCore,
-        result: Box<ToolResult>,
+        result: BoxedResult,
         input: Input,
     ) -> Step {
         match input {
@@ -217,7 +217,12 @@ impl CallMachine {
         {
             return self.outcome_of(turn, Err(not_run(why)));
         }
-        self.prepared = Some(PreparedExecution::new(call, locks, deadline));
+        let prepared = PreparedExecution::new(call, locks, deadline);
+        if let Some(journal) = turn.inner.journal.memory() {
+            journal.write_intent(&CallIntent::of(&turn.inner, prepared.call(), self.record.began));
+            return self.intent_written(turn, prepared, Ok(()), false);
+        }
+        self.prepared = Some(prepared);
         self.wait(Phase::Intent, Need::WriteIntent)
     }
 
@@ -349,13 +354,17 @@ impl CallMachine {
         altered: usize,
     ) -> Step {
         let result = finish::result(turn, &mut self.record, outcome, truncation, altered);
+        if let Some(journal) = turn.inner.journal.memory() {
+            journal.write_outcome(&CallOutcome::of(&self.record, &result));
+            return self.done(turn, result, Ok(()));
+        }
         self.wait(Phase::Outcome(result), Need::WriteOutcome)
     }
 
     fn done(
         &mut self,
         turn: &TurnCore,
-        mut result: Box<ToolResult>,
+        mut result: BoxedResult,
         written: Result<(), BoxError>,
     ) -> Step {
         let shown = sanitize::bytes_shown(&result.outcome);

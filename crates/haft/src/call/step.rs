@@ -16,12 +16,12 @@ use crate::{
     hooks::{CompletedCall, PostCallResult, PreCallDecision},
     host_code::Stopped,
     layers::Outcome,
-    tool_result::{ToolResult, Truncation},
+    tool_result::{BoxedResult, Truncation},
 };
 
 /// What the driver does next.
 pub(crate) enum Step {
-    Done(Box<ToolResult>),
+    Done(BoxedResult),
     Wait(Need),
 }
 

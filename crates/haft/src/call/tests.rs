@@ -32,10 +32,11 @@ use crate::{
     event::Event,
     hooks::{Hook, PostCallResult, PreCallDecision},
     host_code::Stopped,
+    journal::{CallIntent, CallOutcome, Journal, WriteStatus},
     registry::ToolRegistry,
     run::Run,
     runtime::Runtime,
-    tool_result::ToolResult,
+    tool_result::BoxedResult,
     turn::{TurnCore, validate_call},
 };
 
@@ -91,6 +92,19 @@ struct Asks(bool);
 impl Policy for Asks {
     fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         if self.0 { Verdict::ask("the model test asks") } else { Verdict::allow("allowed") }
+    }
+}
+
+/// A journal of the host: each write is a need of the machine.
+struct HostJournal;
+
+impl Journal for HostJournal {
+    fn intend(&self, _: &CallIntent<'_>) -> WriteStatus {
+        WriteStatus::Now(Ok(()))
+    }
+
+    fn settle(&self, _: &CallOutcome<'_>) -> WriteStatus {
+        WriteStatus::Now(Ok(()))
     }
 }
 
@@ -175,6 +189,7 @@ impl World {
                 Box::pin(async { Ok(ApprovalResponse::allow()) })
             }))
             .clock(clock.clone())
+            .journal(HostJournal)
             .budget(Budget { calls: Some(BUDGET), ..Budget::default() })
             .observer(move |event: &Event| match event {
                 Event::Authorized { call, .. } => {
@@ -307,7 +322,7 @@ struct Driven {
     cx: ToolContext,
     machine: CallMachine,
     at: At,
-    result: Option<Box<ToolResult>>,
+    result: Option<BoxedResult>,
 }
 
 fn poll_now<T>(future: &mut BoxFuture<'static, T>) -> Option<T> {

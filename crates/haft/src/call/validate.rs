@@ -15,7 +15,9 @@ use haft_core::{
     host::{CallOverrides, HostContext},
 };
 use haft_policy::{PolicyRequest, TaintTracker};
-use haft_schema::{Repair, RepairPolicy, Schema, Stop, Unexplained, parse, syntax};
+use haft_schema::{
+    Repair, RepairPolicy, Schema, SettledIntegers, Stop, Unexplained, parse, syntax,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -35,6 +37,8 @@ pub struct ValidatedCall(Box<Parts>);
 pub(crate) struct Parts {
     pub(crate) entry: Arc<RegisteredTool>,
     pub(crate) json: Arc<Value>,
+    /// The text that the model wrote, if it says exactly what the JSON says.
+    pub(crate) text: Option<String>,
     pub(crate) args: Args,
     pub(crate) profile: CallProfile,
     pub(crate) cx: ToolContext,
@@ -100,6 +104,11 @@ impl ValidatedCall {
     #[must_use]
     pub fn arguments(&self) -> &Arc<Value> {
         &self.0.json
+    }
+
+    /// Returns the text that the model wrote, if it says exactly what the arguments say.
+    pub(crate) fn arguments_text(&self) -> Option<&str> {
+        self.0.text.as_deref()
     }
 
     /// Returns it as policies see it: borrowed, without a copy of the arguments.
@@ -269,7 +278,7 @@ impl ValidatedCall {
             deadline: Duration::MAX,
             clock: &RuntimeClock,
         };
-        let admitted = take_in(entry, map, cx, terms, Vec::new(), None);
+        let admitted = take_in(entry, (map, None), cx, terms, Vec::new(), None);
         let mut admitted = admitted.map_err(Unexplained::complete_now)?;
         admitted.0.repairs = repairs;
         admitted.0.added = added;
@@ -345,10 +354,15 @@ pub(crate) fn validate(
         Arguments::Text(text) => syntax::object(text, terms.limit, terms.repair)?,
         Arguments::Json(json) => object_of(json.take(), &terms)?,
     };
+    let mut text = match &mut call.arguments {
+        Arguments::Text(text) if repairs.is_empty() => Some(std::mem::take(text)),
+        Arguments::Text(_) | Arguments::Json(_) => None,
+    };
     if let Some(restore) = restore {
         restore.apply(&mut map);
+        text = None;
     }
-    let mut admitted = take_in(entry, map, cx, terms, repairs, limits.as_deref())?;
+    let mut admitted = take_in(entry, (map, text), cx, terms, repairs, limits.as_deref())?;
     if limits.is_some() {
         admitted.added_mut().limits = limits;
     }
@@ -388,13 +402,15 @@ fn object_of(json: Value, terms: &Terms<'_>) -> Result<(Map<String, Value>, Vec<
 
 fn take_in(
     entry: Arc<RegisteredTool>,
-    mut map: Map<String, Value>,
+    (mut map, mut text): (Map<String, Value>, Option<String>),
     cx: ToolContext,
     terms: Terms<'_>,
     mut repairs: Vec<Repair>,
     limits: Option<&CallOverrides>,
 ) -> Result<ValidatedCall, Failure> {
-    entry.drop_unknown(&mut map);
+    if entry.drop_unknown(&mut map) {
+        text = None;
+    }
     let mut json = Value::Object(map);
     let schema = entry.input();
     let timeout = limits.and_then(|own| own.timeout).or(entry.spec().timeout);
@@ -408,14 +424,20 @@ fn take_in(
             return Err(refused(json));
         }
         repairs.extend(steps);
+        text = None;
     }
     // What a default adds must fit as well; the schema's author may have slipped below the top level.
-    if entry.fill().apply(&mut json) && !schema.is_valid(&json) {
-        return Err(refused(json));
+    if entry.fill().apply(&mut json) {
+        if !schema.is_valid(&json) {
+            return Err(refused(json));
+        }
+        text = None;
     }
-    let inexact = schema.settle_integers(&mut json);
-    if !inexact.is_empty() {
-        return Err(haft_schema::refused(&inexact, entry.name().as_str()));
+    if let SettledIntegers::Visited(inexact) = schema.settle_integers(&mut json) {
+        if !inexact.is_empty() {
+            return Err(haft_schema::refused(&inexact, entry.name().as_str()));
+        }
+        text = None;
     }
     let json = Arc::new(json);
     // Decoding and the profile function are code of the author.
@@ -438,7 +460,7 @@ fn take_in(
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let (added, verdict) = (None, Verdict::deny("it is not authorized"));
-    let parts = Parts { entry, json, args, profile, cx, repairs, seen, added, verdict };
+    let parts = Parts { entry, json, text, args, profile, cx, repairs, seen, added, verdict };
     Ok(ValidatedCall(Box::new(parts)))
 }
 

@@ -37,6 +37,10 @@ const MAX_MESSAGE_CHARS: usize = 2_000;
 /// The bits of a journal position that hold the sequence number; those above identify the journal.
 const SEQUENCE_BITS: u32 = 48;
 
+/// Arguments up to this size are kept as the model's text: copying it is cheaper than sharing the
+/// JSON, which would be freed when the record is evicted.
+const MAX_TEXT_BYTES: usize = 1_024;
+
 /// Runtimes beyond so many that share one journal pay for each call.
 const MAX_REDACTORS: usize = 8;
 
@@ -82,7 +86,9 @@ struct Slot {
     intent: Option<SlotIntent>,
     policy: Option<Box<PolicyRecord>>,
     end: Option<OutcomeRecord>,
-    /// The output of the end. The next record in this slot uses the same memory.
+    /// The arguments of the intent and the output of the end, as text. The next record in this slot
+    /// uses the same memory.
+    arguments: String,
     output: String,
     /// About how many bytes it takes.
     weight: usize,
@@ -90,10 +96,21 @@ struct Slot {
 
 /// What a call was about to do.
 struct SlotIntent {
-    arguments: Arc<Value>,
+    /// The arguments, shared with the call. `None` if the slot has them as text.
+    arguments: Option<Arc<Value>>,
     class: ConcurrencyClass,
     verdict: Verdict,
     repairs: Option<Arc<[Repair]>>,
+}
+
+impl SlotIntent {
+    /// Returns the arguments. The text was parsed before, so it is valid.
+    fn arguments(&self, text: &str) -> Arc<Value> {
+        match &self.arguments {
+            Some(arguments) => Arc::clone(arguments),
+            None => Arc::new(haft_schema::strict_json(text).unwrap_or_default()),
+        }
+    }
 }
 
 /// What may be large in an evicted record. It is freed after the lock is released.
@@ -208,9 +225,11 @@ impl MemoryJournal {
         while ring.bytes > self.max_bytes && ring.oldest < ring.next {
             let at = slot_of(ring.oldest, self.max);
             let next = ring.evict_oldest(self.max);
-            let output = ring.slots.get_mut(at).map(|slot| std::mem::take(&mut slot.output));
+            let texts = ring.slots.get_mut(at).map(|slot| {
+                (std::mem::take(&mut slot.arguments), std::mem::take(&mut slot.output))
+            });
             drop(ring);
-            drop((std::mem::replace(&mut evicted, next), output));
+            drop((std::mem::replace(&mut evicted, next), texts));
             ring = self.lock();
         }
         drop(ring);
@@ -234,6 +253,7 @@ impl Slot {
             intent: None,
             policy: None,
             end: None,
+            arguments: String::new(),
             output: String::new(),
             weight: 0,
         }
@@ -313,7 +333,7 @@ impl Slot {
             tool_name: self.tool_name.clone(),
             at: self.anchor.date_of(self.began),
             intent: self.intent.as_ref().map(|intent| IntentRecord {
-                arguments: Arc::clone(&intent.arguments),
+                arguments: intent.arguments(&self.arguments),
                 class: intent.class,
                 verdict: intent.verdict.clone(),
                 repairs: intent.repairs.as_deref().unwrap_or_default().to_vec(),
@@ -385,7 +405,7 @@ impl Ring {
         let Some(slot) = self.slots.get_mut(at) else { return Evicted::default() };
         self.bytes = self.bytes.saturating_sub(std::mem::take(&mut slot.weight));
         slot.end = None;
-        (slot.intent.take().map(|intent| intent.arguments), slot.policy.take())
+        (slot.intent.take().and_then(|intent| intent.arguments), slot.policy.take())
     }
 
     /// Returns the open intent of a call, with its number. A position of this journal says where it
@@ -421,20 +441,28 @@ fn redacted(
     records
 }
 
-impl Journal for MemoryJournal {
-    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
+impl MemoryJournal {
+    /// Writes that a call is about to run.
+    pub(crate) fn write_intent(&self, intended: &CallIntent<'_>) {
         if self.max == 0 {
-            return WriteStatus::Now(Ok(()));
+            return;
         }
-        let weight = memory_size_of(intended.arguments, self.max_bytes);
         let began = intended.began;
-        let (mut ring, anchor) = self.lock_at(began);
         // What a schema marks as secret cannot be recognized later, so it is redacted now.
-        let redact_now = !ring.knows(intended.redactor) || intended.tool.input().marks_secrets();
+        let marks_secrets = intended.tool.input().marks_secrets();
+        let text = intended.text.filter(|text| text.len() <= MAX_TEXT_BYTES && !marks_secrets);
+        let size = match text {
+            Some(_) => 0,
+            None => memory_size_of(intended.arguments, self.max_bytes),
+        };
+        let (mut ring, anchor) = self.lock_at(began);
+        let knows = ring.knows(intended.redactor);
+        let text = text.filter(|_| knows);
         let intent = SlotIntent {
-            arguments: match redact_now {
-                true => intended.arguments(),
-                false => Arc::clone(intended.arguments),
+            arguments: match text {
+                Some(_) => None,
+                None if !knows || marks_secrets => Some(intended.arguments()),
+                None => Some(Arc::clone(intended.arguments)),
             },
             class: intended.class,
             verdict: intended.verdict.clone(),
@@ -442,16 +470,18 @@ impl Journal for MemoryJournal {
         };
         let (number, evicted) = ring.push((intended.call, began, anchor), self.max, |slot| {
             slot.intent = Some(intent);
-            weight
+            slot.arguments.clear();
+            slot.arguments.push_str(text.unwrap_or_default());
+            size + slot.arguments.capacity()
         });
         self.evict_over_limit(ring, evicted);
         intended.call.set_journal_position(self.id | number);
-        WriteStatus::Now(Ok(()))
     }
 
-    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
+    /// Writes how a call ended.
+    pub(crate) fn write_outcome(&self, settled: &CallOutcome<'_>) {
         if self.max == 0 {
-            return WriteStatus::Now(Ok(()));
+            return;
         }
         let shown = self.shown(settled);
         let mut ring = self.lock();
@@ -466,6 +496,17 @@ impl Journal for MemoryJournal {
             drop(ring);
             self.push_outcome(settled, shown.as_deref());
         }
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
+        self.write_intent(intended);
+        WriteStatus::Now(Ok(()))
+    }
+
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
+        self.write_outcome(settled);
         WriteStatus::Now(Ok(()))
     }
 

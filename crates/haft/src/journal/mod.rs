@@ -7,7 +7,7 @@
 mod record;
 mod memory;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{any::Any, fmt, sync::Arc, time::Instant};
 
 use haft_core::{
     BoxError, BoxFuture, ConcurrencyClass, Execution, Failure, FailureCode, ToolContext, Verdict,
@@ -43,6 +43,8 @@ pub struct CallIntent<'a> {
     pub began: Instant,
     pub(crate) tool: &'a RegisteredTool,
     pub(crate) arguments: &'a Arc<Value>,
+    /// The text that the model wrote, if it says exactly what the arguments say.
+    pub(crate) text: Option<&'a str>,
     pub(crate) verdict: &'a Verdict,
     pub(crate) repairs: Option<&'a Arc<[Repair]>>,
     pub(crate) redactor: &'a RuntimeRedactor,
@@ -131,6 +133,7 @@ impl<'a> CallIntent<'a> {
             call: validated.context(),
             tool: validated.tool(),
             arguments: validated.arguments(),
+            text: validated.arguments_text(),
             redactor: &inner.redactor,
             class: validated.profile().class,
             verdict: call.verdict(),
@@ -174,14 +177,46 @@ impl Intent {
     }
 }
 
+/// The journal of a runtime. The one in memory writes at once; that of the host may take time.
+pub(crate) enum RuntimeJournal {
+    Memory(MemoryJournal),
+    Host(Box<dyn Journal>),
+}
+
+impl RuntimeJournal {
+    pub(crate) fn new(journal: impl Journal) -> Self {
+        match (&journal as &dyn Any).downcast_ref::<MemoryJournal>() {
+            Some(memory) => Self::Memory(memory.clone()),
+            None => Self::Host(Box::new(journal)),
+        }
+    }
+
+    /// Returns the journal, if it is in memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&MemoryJournal> {
+        match self {
+            Self::Memory(journal) => Some(journal),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Returns the journal behind its trait.
+    pub(crate) fn any(&self) -> &dyn Journal {
+        match self {
+            Self::Memory(journal) => journal,
+            Self::Host(journal) => &**journal,
+        }
+    }
+}
+
 /// Writes an intent. A journal that panics has not written it.
 pub(crate) fn intend(inner: &Inner, intent: &CallIntent<'_>) -> WriteStatus {
-    caught(|| inner.journal.intend(intent))
+    caught(|| inner.journal.any().intend(intent))
         .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
 }
 
 /// Writes an outcome. A journal that panics has not written it.
 pub(crate) fn settle(inner: &Inner, outcome: &CallOutcome<'_>) -> WriteStatus {
-    caught(|| inner.journal.settle(outcome))
+    caught(|| inner.journal.any().settle(outcome))
         .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
 }

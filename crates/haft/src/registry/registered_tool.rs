@@ -317,12 +317,15 @@ impl RegisteredTool {
     }
 
     /// Drops unknown arguments, for `unknown = "ignore"`.
-    pub(crate) fn drop_unknown(&self, arguments: &mut Map<String, Value>) {
+    pub(crate) fn drop_unknown(&self, arguments: &mut Map<String, Value>) -> bool {
         if self.spec.unknown == UnknownFields::Ignore
             && let Some(known) = &self.known
         {
+            let before = arguments.len();
             arguments.retain(|key, _| known.iter().any(|k| k == key));
+            return arguments.len() < before;
         }
+        false
     }
 }
 

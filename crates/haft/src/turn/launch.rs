@@ -12,7 +12,7 @@ use std::{
 use haft_core::BoxFuture;
 use tokio::{runtime::Handle, task::JoinHandle};
 
-use crate::{call::RunningCall, tool_result::ToolResult};
+use crate::{call::RunningCall, tool_result::BoxedResult};
 
 /// A started future.
 pub(crate) enum Launched<T> {
@@ -55,7 +55,7 @@ impl LoneCall {
 
 impl Future for LoneCall {
     /// `None` if our own code panicked.
-    type Output = Option<Box<ToolResult>>;
+    type Output = Option<BoxedResult>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Self::Output> {
         let Some(call) = &mut self.call else { return Poll::Ready(None) };

@@ -67,7 +67,7 @@ pub(super) async fn nested(
         Some(result) => {
             cx.add_nested_label(result.label());
             record_read(&turn.run.seen, &result);
-            result.into_outcome()
+            result.into_inner().into_outcome()
         }
         None => Err(Failure::new(
             FailureCode::UnknownOutcome,

@@ -26,7 +26,7 @@ use crate::{
     call::{self, RunningCall, ValidatedCall, validate},
     event::Event,
     parked::ParkedCall,
-    tool_result::ToolResult,
+    tool_result::{BoxedResult, ToolResult},
 };
 
 /// Accepts the calls of one response, one by one.
@@ -58,7 +58,7 @@ pub struct CallScheduler {
 }
 
 /// The end of a call in a task, with its row.
-type InFlight = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
+type InFlight = BoxFuture<'static, (usize, Option<BoxedResult>)>;
 
 pub(super) struct Row {
     pub(super) id: CallId,
@@ -73,7 +73,7 @@ pub(super) struct Row {
 enum State {
     Waiting(Result<ValidatedCall, Failure>, ToolContext),
     Flying,
-    Done(Box<ToolResult>),
+    Done(BoxedResult),
 }
 
 /// Finds the tool of a call, makes its context, and validates it.
@@ -243,9 +243,20 @@ impl CallScheduler {
     }
 
     fn answers(&mut self) -> Vec<ToolResult> {
+        if let [row] = &mut self.rows[..]
+            && let State::Done(_) = row.state
+            && let State::Done(result) = std::mem::replace(&mut row.state, State::Flying)
+        {
+            return result.into_list();
+        }
+        self.take_answers()
+    }
+
+    #[inline(never)]
+    fn take_answers(&mut self) -> Vec<ToolResult> {
         let inner = &self.core.inner;
         let answer = |row: &mut Row| match std::mem::replace(&mut row.state, State::Flying) {
-            State::Done(result) => *result,
+            State::Done(result) => result.into_inner(),
             State::Waiting(..) | State::Flying => {
                 let (id, name) = (row.id.clone(), row.called.clone());
                 ToolResult::lost(&inner.config, &inner.nonces, id, name)
@@ -407,19 +418,19 @@ impl CallScheduler {
         }
     }
 
-    fn spawn(&mut self, at: usize, call: impl Future<Output = Box<ToolResult>> + Send + 'static) {
+    fn spawn(&mut self, at: usize, call: impl Future<Output = BoxedResult> + Send + 'static) {
         let task = launch(call);
         let end = Box::pin(async move { (at, task.end().await) });
         self.in_flight.get_or_insert_default().push(end);
     }
 
     /// Stores a result, and cancels the siblings of a failed body if that is wanted.
-    fn on_finished(&mut self, at: usize, result: Option<Box<ToolResult>>) {
+    fn on_finished(&mut self, at: usize, result: Option<BoxedResult>) {
         self.open -= 1;
         let row = &self.rows[at];
         let result = result.unwrap_or_else(|| {
             let (inner, id, name) = (&self.core.inner, row.id.clone(), row.called.clone());
-            Box::new(ToolResult::lost(&inner.config, &inner.nonces, id, name))
+            BoxedResult::new(ToolResult::lost(&inner.config, &inner.nonces, id, name))
         });
         let batch = row.batch;
         let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);

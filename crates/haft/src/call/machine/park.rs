@@ -18,10 +18,13 @@ use serde_json::Value;
 
 use super::{
     super::validate::{self, Terms},
-    Arc, AuthorizedCall, CallMachine, Failure, FailureCode, Step, ToolContext, ToolResult,
+    Arc, AuthorizedCall, CallMachine, Failure, FailureCode, Step, ToolContext,
     TurnCore, ValidatedCall, authorize,
 };
-use crate::parked::{ParkedCall, ParkedPhase, ParkedState};
+use crate::{
+    parked::{ParkedCall, ParkedPhase, ParkedState},
+    tool_result::{BoxedResult, ToolResult},
+};
 
 /// How long a parked call can be resumed. An approval in it holds as long.
 const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
@@ -150,7 +153,7 @@ impl CallMachine {
         turn.emit_parked(cx, phase);
         let (config, nonces) = (&turn.inner.config, &turn.inner.nonces);
         let parked = ParkedCall { state, seal };
-        Step::Done(Box::new(ToolResult::of_parked(config, nonces, parked)))
+        Step::Done(BoxedResult::new(ToolResult::of_parked(config, nonces, parked)))
     }
 }
 
