@@ -11,6 +11,7 @@ pub(crate) struct OpenSet<T>(Mutex<Slab<Weak<T>>>);
 
 impl<T> OpenSet<T> {
     /// Makes a value that knows its key, and adds it.
+    #[inline(always)]
     pub(crate) fn add_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> Arc<T> {
         let mut open = lock(&self.0);
         let entry = open.vacant_entry();
@@ -20,6 +21,7 @@ impl<T> OpenSet<T> {
     }
 
     /// Removes the value with this key.
+    #[inline(always)]
     pub(crate) fn remove(&self, key: usize) {
         let removed = lock(&self.0).try_remove(key);
         drop(removed);

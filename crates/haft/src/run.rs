@@ -117,6 +117,7 @@ impl RunCore {
     }
 
     /// Freezes the tools of a turn.
+    #[inline(always)]
     fn open_turn(&self, tool_set: Arc<ToolSet>, mut problems: Vec<String>) -> TurnOpening {
         let tool_set = self.apply_view(tool_set, &mut problems);
         self.record_definitions(&tool_set);
@@ -153,6 +154,7 @@ impl RunCore {
     }
 
     /// Begins a turn whose tools are known.
+    #[inline(always)]
     fn begin_turn(self: &Arc<Self>, opening: TurnOpening) -> Arc<TurnCore> {
         let TurnOpening { scope, snapshot, spent } = opening;
         let events = &self.inner.events;
@@ -171,6 +173,7 @@ impl RunCore {
     }
 
     /// Makes a turn from its key, and registers it, so that cancelling the run reaches it.
+    #[inline(always)]
     pub(crate) fn begin(&self, make: impl FnOnce(usize) -> Arc<TurnCore>) -> Arc<TurnCore> {
         let turn = self.turns.add_with(make);
         if self.cancelled.load(Ordering::SeqCst) {
@@ -197,6 +200,7 @@ impl RunCore {
     }
 
     /// Records that the model has now read these results.
+    #[inline(always)]
     pub(crate) fn record_read(&self, answers: &[ToolResult]) {
         answers.iter().for_each(|answer| taint::record_read(&self.seen, answer));
         if let Some(cx) = self.works_for.as_ref().and_then(WeakToolContext::upgrade) {

@@ -9,6 +9,7 @@ pub use haft_policy::{Provenance, Taint, TaintTracker};
 
 /// Records that the model has read a result. A failure without a body was written by the host; what
 /// a middleware returns in place of a body may still be the earlier output of a body.
+#[inline(always)]
 pub(crate) fn record_read(taint: &TaintTracker, result: &ToolResult) {
     let label = result.label();
     let is_from_host = result.execution() == Execution::NotStarted && result.is_error();

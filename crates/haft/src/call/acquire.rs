@@ -81,6 +81,7 @@ impl Drop for CallLocks {
 }
 
 /// Acquires everything, if the call need not wait for anything.
+#[inline(always)]
 pub(crate) fn try_acquire(
     turn: &Arc<TurnCore>,
     call: &ValidatedCall,

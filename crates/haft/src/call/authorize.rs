@@ -95,6 +95,7 @@ pub(super) enum Rewrite {
 }
 
 /// Evaluates the rules, and gives a call the arguments that they want it to have.
+#[inline(always)]
 pub(super) fn rewritten(turn: &TurnCore, mut call: ValidatedCall) -> Result<Rewrite, Failure> {
     let policy = &*turn.inner.policy;
     let evaluated = caught(|| {
@@ -125,6 +126,7 @@ pub(super) fn rewritten(turn: &TurnCore, mut call: ValidatedCall) -> Result<Rewr
 
 /// Allows a call that the rules allow, if no guard and no hook has a say in it. Otherwise returns
 /// the call, which has the verdict of the rules.
+#[inline(always)]
 pub(super) fn by_rules_alone(
     turn: &TurnCore,
     call: ValidatedCall,

@@ -129,6 +129,7 @@ impl RunningCall {
         Self { turn, machine, waiting, span, has_started: true, has_ended: false }
     }
 
+    #[inline(always)]
     fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
         let Poll::Ready(mut input) = self.poll_waiting(task) else { return Poll::Pending };
         loop {
@@ -144,6 +145,7 @@ impl RunningCall {
     }
 
     /// Polls what the call waits for.
+    #[inline(always)]
     fn poll_waiting(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
         match std::mem::replace(&mut self.waiting, Waiting::Ended) {
             Waiting::Start => Poll::Ready(Input::Start),
@@ -160,6 +162,7 @@ impl RunningCall {
         }
     }
 
+    #[inline(always)]
     fn poll_execution(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
         let execution = self.machine.execution_mut();
         match execution.and_then(|execution| execution.poll(&self.turn, task)) {
@@ -196,6 +199,7 @@ impl RunningCall {
 
     /// Advances the machine. Bodies, guards and hooks are supervised one by one; a panic here is a
     /// mistake of ours, and the call still gets its result.
+    #[inline(always)]
     fn advance(&mut self, input: Input) -> Step {
         let (machine, turn) = (&mut self.machine, &self.turn);
         catch_unwind(AssertUnwindSafe(|| machine.advance(turn, input)))
@@ -203,6 +207,7 @@ impl RunningCall {
     }
 
     /// Satisfies a need now, or starts to.
+    #[inline(always)]
     fn satisfy(&mut self, need: Need, task: &mut task::Context<'_>) -> Poll<Input> {
         let policy_timeout = self.turn.inner.config.policy_timeout;
         match need {

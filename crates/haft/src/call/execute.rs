@@ -61,6 +61,7 @@ impl PreparedExecution {
 
     /// Starts the execution of a call whose intent is in the journal. Secrets are resolved here, at
     /// the last moment: guards, approvers and the journal have seen the reference only.
+    #[inline(always)]
     pub(super) fn start(
         self,
         turn: &TurnCore,
@@ -88,6 +89,7 @@ impl PreparedExecution {
 
 impl Execution {
     /// Polls an execution without middleware to its outcome; `None` if it has middleware.
+    #[inline(always)]
     pub(crate) fn poll(
         &mut self,
         turn: &Arc<TurnCore>,
@@ -135,6 +137,7 @@ impl Execution {
 
     /// Releases the locks, unless some work of the call still runs. Returns the outcome, the
     /// statistics, and the completed call for the hooks.
+    #[inline(always)]
     pub(super) fn finish(
         &mut self,
         turn: &Arc<TurnCore>,

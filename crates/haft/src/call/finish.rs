@@ -19,12 +19,14 @@ use crate::{
 };
 
 /// Returns the tool's limit on its results; `None` for a call that was never valid.
+#[inline(always)]
 pub(super) fn result_limit(record: &CallRecord) -> Option<ResultLimit> {
     record.tool.as_ref().map(|tool| tool.spec().max_result)
 }
 
 /// Returns the taint label of the result. Content that no body produced comes from the host or a
 /// person, and is clean. The profile is set when the body starts.
+#[inline(always)]
 pub(super) fn label(record: &CallRecord) -> Label {
     match (&record.tool, record.cx.profile()) {
         (Some(tool), Some(_)) => tool.spec().label.join(record.cx.nested_label()),
@@ -33,6 +35,7 @@ pub(super) fn label(record: &CallRecord) -> Label {
 }
 
 /// Makes the result. Boxed, because it is moved several times before the caller has it.
+#[inline(always)]
 pub(super) fn result(
     turn: &TurnCore,
     record: &mut CallRecord,

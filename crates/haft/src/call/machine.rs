@@ -154,7 +154,7 @@ impl CallMachine {
             (Phase::Explain, Input::Explained(failure)) => self.outcome_of(turn, Err(failure)),
             (Phase::Check(then), Input::Checked(call, checked)) => match check::passed(Ok(checked))
             {
-                Ok(()) => self.checked(turn, call, then),
+                Ok(()) => self.checked_later(turn, call, then),
                 Err(failure) => self.not_checked(turn, failure, then),
             },
             (Phase::Check(then), Input::Stopped(stopped)) => {
@@ -251,6 +251,7 @@ impl CallMachine {
         Step::Wait(need)
     }
 
+    #[inline(always)]
     fn start(&mut self, turn: &Arc<TurnCore>, call: Result<ValidatedCall, Failure>) -> Step {
         let cx = &self.record.cx;
         turn.emit(|| Event::Started {
@@ -286,7 +287,28 @@ impl CallMachine {
         self.round(turn, call)
     }
 
+    #[inline(never)]
+    pub(super) fn round_later(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
+        self.round(turn, call)
+    }
+
+    #[inline(never)]
+    fn check_later(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall, then: AfterCheck) -> Step {
+        self.check(turn, call, then)
+    }
+
+    #[inline(never)]
+    fn checked_later(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: ValidatedCall,
+        then: AfterCheck,
+    ) -> Step {
+        self.checked(turn, call, then)
+    }
+
     /// Check, hooks, authorization. A change of the arguments starts another round.
+    #[inline(always)]
     pub(super) fn round(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
         if turn.is_stopped(call.context()) {
             return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
@@ -299,9 +321,10 @@ impl CallMachine {
             return self.outcome_of(turn, Err(unsettled()));
         }
         self.round += 1;
-        self.round(turn, call)
+        self.round_later(turn, call)
     }
 
+    #[inline(always)]
     fn check(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall, then: AfterCheck) -> Step {
         if call.tool().body().checks() {
             return self.wait(Phase::Check(then), Need::Check(call));
@@ -309,6 +332,7 @@ impl CallMachine {
         self.checked(turn, call, then)
     }
 
+    #[inline(always)]
     fn checked(&mut self, turn: &Arc<TurnCore>, mut call: ValidatedCall, then: AfterCheck) -> Step {
         match then {
             AfterCheck::PreHooks => {
@@ -339,7 +363,7 @@ impl CallMachine {
             Ok(Some(at)) => self.wait(Phase::PreHook(at), Need::PreHook(call, at)),
             Ok(None) => {
                 self.pre_hooks_done(turn);
-                self.authorize(turn, call, None)
+                self.authorize_later(turn, call, None)
             }
             Err(failure) => {
                 self.pre_hooks_done(turn);
@@ -350,7 +374,7 @@ impl CallMachine {
 
     fn pre_hook(&mut self, turn: &Arc<TurnCore>, at: usize, answer: pre_hooks::Answer) -> Step {
         match pre_hooks::apply(&turn.inner.hooks[at], answer, &mut self.record.notes) {
-            Ok((call, true)) => self.check(turn, call, AfterCheck::NextPreHook(at + 1)),
+            Ok((call, true)) => self.check_later(turn, call, AfterCheck::NextPreHook(at + 1)),
             Ok((call, false)) => self.pre_hooks(turn, call, at + 1),
             Err(failure) => {
                 self.pre_hooks_done(turn);

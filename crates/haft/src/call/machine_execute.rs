@@ -43,7 +43,7 @@ impl CallMachine {
             (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
                 None => {
                     turn.passed(&self.record.cx, EventPhase::WaitForMessageEnd);
-                    self.acquire(turn, call, turn.inner.clock.now())
+                    self.acquire_later(turn, call, turn.inner.clock.now())
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
             },
@@ -65,10 +65,10 @@ impl CallMachine {
                 self.post_hook(turn, (at, ran, completed), Err(stopped))
             }
             (Phase::Sanitize, Input::Sanitized(outcome, altered)) => {
-                self.sanitized(turn, *outcome, altered)
+                self.sanitized_later(turn, *outcome, altered)
             }
             (Phase::Truncate(altered), Input::Truncated(output, truncation)) => {
-                self.result(turn, Ok(*output), Some(truncation), altered)
+                self.result_later(turn, Ok(*output), Some(truncation), altered)
             }
             (_, input) => self.unexpected(turn, input),
         }
@@ -91,16 +91,17 @@ impl CallMachine {
         let Some(prepared) = self.prepared.take() else { return self.unexpected(turn, input) };
         match input {
             Input::IntentWritten { result, took_time } => {
-                self.intent_written(turn, prepared, result, took_time)
+                self.intent_written_later(turn, prepared, result, took_time)
             }
             Input::Stopped(stopped) => {
-                self.intent_written(turn, prepared, Err(stopped.to_string().into()), true)
+                self.intent_written_later(turn, prepared, Err(stopped.to_string().into()), true)
             }
             input => self.unexpected(turn, input),
         }
     }
 
     /// Takes the outcome of an execution.
+    #[inline(always)]
     pub(super) fn execution_answered(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
         match input {
             Input::Executed(around) => {
@@ -121,12 +122,15 @@ impl CallMachine {
         input: Input,
     ) -> Step {
         match input {
-            Input::OutcomeWritten(written) => self.done(turn, result, written),
-            Input::Stopped(stopped) => self.done(turn, result, Err(stopped.to_string().into())),
+            Input::OutcomeWritten(written) => self.done_later(turn, result, written),
+            Input::Stopped(stopped) => {
+                self.done_later(turn, result, Err(stopped.to_string().into()))
+            }
             input => self.unexpected(turn, input),
         }
     }
 
+    #[inline(always)]
     pub(super) fn allowed(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
         if !turn.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.validated().arguments());
@@ -148,6 +152,7 @@ impl CallMachine {
 
     /// Whether time may have passed since the call began: its deadline counts from its
     /// authorization.
+    #[inline(always)]
     fn has_waited(&self, turn: &TurnCore, call: &AuthorizedCall) -> bool {
         let body = call.validated().tool().body();
         self.record.policy.is_some()
@@ -158,6 +163,7 @@ impl CallMachine {
             || !turn.inner.guards.is_empty()
     }
 
+    #[inline(always)]
     fn acquire(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
         let validated = call.validated();
         let own = validated.limits().and_then(|limits| limits.deadline);
@@ -199,11 +205,12 @@ impl CallMachine {
         }
         turn.passed(cx, EventPhase::WaitForLock);
         match locks {
-            Ok(locks) => self.intend(turn, call, locks, deadline),
+            Ok(locks) => self.intend_later(turn, call, locks, deadline),
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
 
+    #[inline(always)]
     fn intend(
         &mut self,
         turn: &Arc<TurnCore>,
@@ -226,6 +233,7 @@ impl CallMachine {
         self.wait(Phase::Intent, Need::WriteIntent)
     }
 
+    #[inline(always)]
     fn intent_written(
         &mut self,
         turn: &Arc<TurnCore>,
@@ -267,6 +275,7 @@ impl CallMachine {
         Ok(())
     }
 
+    #[inline(always)]
     fn executed(&mut self, turn: &Arc<TurnCore>) -> Step {
         let Some(execution) = &mut self.execution else {
             return self.outcome_of(turn, Err(lost()));
@@ -274,7 +283,10 @@ impl CallMachine {
         let (outcome, stats, completed) = execution.finish(turn);
         self.execution = None;
         self.record.stats = stats;
-        self.post_hooks(turn, completed, 0, outcome)
+        if completed.is_some() {
+            return self.post_hooks(turn, completed, 0, outcome);
+        }
+        self.prepare_outcome(turn, outcome)
     }
 
     /// Runs the hooks after the body, from this one on. Without hooks there is no completed call.
@@ -322,8 +334,73 @@ impl CallMachine {
         self.outcome_of(turn, outcome)
     }
 
+    #[inline(never)]
+    fn acquire_later(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
+        self.acquire(turn, call, from)
+    }
+
+    #[inline(never)]
+    pub(super) fn allowed_later(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
+        self.allowed(turn, call)
+    }
+
+    #[inline(never)]
+    fn intend_later(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: AuthorizedCall,
+        locks: CallLocks,
+        deadline: Instant,
+    ) -> Step {
+        self.intend(turn, call, locks, deadline)
+    }
+
+    #[inline(never)]
+    fn intent_written_later(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        prepared: PreparedExecution,
+        result: Result<(), BoxError>,
+        took_time: bool,
+    ) -> Step {
+        self.intent_written(turn, prepared, result, took_time)
+    }
+
+    #[inline(never)]
+    fn sanitized_later(&mut self, turn: &TurnCore, outcome: Outcome, altered: usize) -> Step {
+        self.sanitized(turn, outcome, altered)
+    }
+
+    #[inline(never)]
+    fn result_later(
+        &mut self,
+        turn: &TurnCore,
+        outcome: Outcome,
+        truncation: Option<Box<Truncation>>,
+        altered: usize,
+    ) -> Step {
+        self.result(turn, outcome, truncation, altered)
+    }
+
+    #[inline(never)]
+    fn done_later(
+        &mut self,
+        turn: &TurnCore,
+        result: BoxedResult,
+        written: Result<(), BoxError>,
+    ) -> Step {
+        self.done(turn, result, written)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn outcome_of(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
+        self.prepare_outcome(turn, outcome)
+    }
+
     /// Prepares the outcome for the model. Every call comes here exactly once.
-    pub(super) fn outcome_of(&mut self, turn: &TurnCore, mut outcome: Outcome) -> Step {
+    #[inline(always)]
+    fn prepare_outcome(&mut self, turn: &TurnCore, mut outcome: Outcome) -> Step {
         turn.flush_output(&self.record.cx);
         if sanitize::is_large(&outcome) {
             return self.wait(Phase::Sanitize, Need::Sanitize(Box::new(outcome)));
@@ -332,20 +409,29 @@ impl CallMachine {
         self.sanitized(turn, outcome, altered)
     }
 
+    #[inline(always)]
     fn sanitized(&mut self, turn: &TurnCore, outcome: Outcome, altered: usize) -> Step {
         let limit = finish::result_limit(&self.record);
         if truncate::is_over(&outcome, limit, &turn.inner.config) {
-            if let Ok(output) = outcome {
-                let label = finish::label(&self.record);
-                let need = Need::Truncate(Box::new(output), label);
-                return self.wait(Phase::Truncate(altered), need);
-            }
-        } else {
-            return self.result(turn, outcome, None, altered);
+            return self.too_long(turn, outcome, altered);
         }
-        self.result(turn, Err(lost()), None, altered)
+        self.result(turn, outcome, None, altered)
     }
 
+    /// Truncates an outcome that is longer than the tool's limit.
+    #[cold]
+    fn too_long(&mut self, turn: &TurnCore, outcome: Outcome, altered: usize) -> Step {
+        match outcome {
+            Ok(output) => {
+                let label = finish::label(&self.record);
+                let need = Need::Truncate(Box::new(output), label);
+                self.wait(Phase::Truncate(altered), need)
+            }
+            Err(_) => self.result_later(turn, Err(lost()), None, altered),
+        }
+    }
+
+    #[inline(always)]
     fn result(
         &mut self,
         turn: &TurnCore,
@@ -361,6 +447,7 @@ impl CallMachine {
         self.wait(Phase::Outcome(result), Need::WriteOutcome)
     }
 
+    #[inline(always)]
     fn done(
         &mut self,
         turn: &TurnCore,

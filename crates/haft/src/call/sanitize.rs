@@ -24,6 +24,7 @@ use crate::{
 };
 
 /// Redacts and sanitizes an outcome in place. Returns how many places were sanitized.
+#[inline(always)]
 pub(super) fn sanitize(outcome: &mut Outcome, inner: &Inner) -> usize {
     let altered = Cell::new(0);
     let sanitizer = Sanitizer { redactor: &inner.redactor, altered: &altered };
@@ -58,11 +59,13 @@ pub(super) async fn sanitized_off_executor(
 }
 
 /// Whether an outcome is so large that it is sanitized on another thread.
+#[inline(always)]
 pub(super) fn is_large(outcome: &Outcome) -> bool {
     matches!(outcome, Ok(output) if is_large_output(output))
 }
 
 /// Whether the texts of an output, together, are large.
+#[inline(always)]
 fn is_large_output(output: &Output) -> bool {
     // Deeper data is removed later, so it is not counted.
     fn take(left: &mut usize, value: &Value, depth: usize) {
@@ -107,6 +110,7 @@ pub(super) fn sanitize_data(data: &mut Value, inner: &Inner) {
 
 /// Bounds a sanitized outcome by what is left of the byte budget, and adds what a failed body had
 /// streamed.
+#[inline(always)]
 pub(super) fn within_budget(
     outcome: Outcome,
     mut cut: Option<Box<Truncation>>,

@@ -39,6 +39,7 @@ pub(super) fn limit_of(bound: ResultLimit, hard: usize) -> usize {
 }
 
 /// Returns whether a result is over its limit. A small result is not counted.
+#[inline(always)]
 pub(super) fn is_over(outcome: &Outcome, bound: Option<ResultLimit>, config: &Config) -> bool {
     let Ok(output) = outcome else { return false };
     let hard = config.max_result;

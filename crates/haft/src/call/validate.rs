@@ -297,6 +297,7 @@ impl std::fmt::Debug for ValidatedCall {
 }
 
 /// Finds the tool that a name means in this snapshot.
+#[inline(always)]
 pub(crate) fn resolve(
     snapshot: &ToolSnapshot,
     name: &ToolName,
@@ -343,6 +344,7 @@ pub(crate) fn with_schema(entry: &RegisteredTool, failure: Failure) -> Failure {
 }
 
 /// Takes a call in for a tool that is already resolved.
+#[inline(always)]
 pub(crate) fn validate(
     entry: Arc<RegisteredTool>,
     call: &mut ToolCall,
@@ -400,6 +402,7 @@ fn object_of(json: Value, terms: &Terms<'_>) -> Result<(Map<String, Value>, Vec<
     }
 }
 
+#[inline(always)]
 fn take_in(
     entry: Arc<RegisteredTool>,
     (mut map, mut text): (Map<String, Value>, Option<String>),

@@ -187,6 +187,7 @@ impl MemoryJournal {
 
     /// Locks, with an anchor for a moment. The clock is asked once in a while, and not under the
     /// lock: it may be the host's.
+    #[inline(always)]
     fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Ring>, Anchor) {
         let ring = self.lock();
         match ring.anchor {
@@ -202,6 +203,7 @@ impl MemoryJournal {
     }
 
     /// Returns the start of the output, as it is kept.
+    #[inline(always)]
     fn shown<'a>(&self, settled: &CallOutcome<'a>) -> Option<Cow<'a, str>> {
         let output = settled.answer.output().filter(|_| self.output > 0)?;
         Some(match output.as_text() {
@@ -221,6 +223,7 @@ impl MemoryJournal {
 
     /// Evicts the oldest records until the rest is within the limit of bytes. What is large is
     /// freed without the lock.
+    #[inline(always)]
     fn evict_over_limit<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
         while ring.bytes > self.max_bytes && ring.oldest < ring.next {
             let at = slot_of(ring.oldest, self.max);
@@ -260,6 +263,7 @@ impl Slot {
     }
 
     /// Writes another call over an evicted one.
+    #[inline(always)]
     fn replace(&mut self, call: &ToolContext, began: Instant, anchor: Anchor) {
         let scope = call.scope();
         if !Arc::ptr_eq(&self.agent_path, &scope.agent_path) {
@@ -288,6 +292,7 @@ impl Slot {
     }
 
     /// Writes how the call ended. Returns about how many bytes that takes.
+    #[inline(always)]
     fn set_end(&mut self, settled: &CallOutcome<'_>, output: Option<&str>) -> usize {
         let answer = settled.answer;
         let failure = answer.failure();
@@ -359,6 +364,7 @@ impl Ring {
     }
 
     /// Whether records of this runtime are redacted when they are read.
+    #[inline(always)]
     fn knows(&mut self, redactor: &RuntimeRedactor) -> bool {
         if self.redactors.iter().any(|known| known.shares_secrets_with(redactor)) {
             return true;
@@ -373,6 +379,7 @@ impl Ring {
     /// Appends a record, over the oldest one if there are `max`. `fill` completes it and returns
     /// about how many bytes that takes. Returns its number, and what was large in the record that
     /// it replaced.
+    #[inline(always)]
     fn push(
         &mut self,
         (call, began, anchor): (&ToolContext, Instant, Anchor),
@@ -399,6 +406,7 @@ impl Ring {
     }
 
     /// Evicts the oldest record. Its slot stays until a new record is written over it.
+    #[inline(always)]
     fn evict_oldest(&mut self, max: usize) -> Evicted {
         let at = slot_of(self.oldest, max);
         self.oldest += 1;
@@ -410,6 +418,7 @@ impl Ring {
 
     /// Returns the open intent of a call, with its number. A position of this journal says where it
     /// is, or that it was evicted; an intent that another journal recorded after us is searched.
+    #[inline(always)]
     fn intent_of(&self, call: &ToolContext, journal: u64, max: usize) -> Option<u64> {
         let position = call.journal_position();
         if position == 0 {
@@ -443,6 +452,7 @@ fn redacted(
 
 impl MemoryJournal {
     /// Writes that a call is about to run.
+    #[inline(always)]
     pub(crate) fn write_intent(&self, intended: &CallIntent<'_>) {
         if self.max == 0 {
             return;
@@ -479,6 +489,7 @@ impl MemoryJournal {
     }
 
     /// Writes how a call ended.
+    #[inline(always)]
     pub(crate) fn write_outcome(&self, settled: &CallOutcome<'_>) {
         if self.max == 0 {
             return;

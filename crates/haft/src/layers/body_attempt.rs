@@ -53,6 +53,7 @@ pub(crate) type EndedAttempt = (Attempt, Option<Box<AttemptSpan>>);
 
 /// Starts an attempt, in a span of its own if there is a subscriber, and polls the body in place. A
 /// body that is ready at once needs no timer.
+#[inline(always)]
 pub(crate) fn begin(
     work: &Work<'_>,
     args: Args,
@@ -159,6 +160,7 @@ async fn supervise(
 }
 
 /// Returns the outcome of an attempt.
+#[inline(always)]
 pub(super) fn outcome_of_attempt(work: &Work<'_>, cx: &ToolContext, attempt: Attempt) -> Outcome {
     match attempt {
         // A body that ends in an error because it was cancelled is cancelled, not failed.
@@ -210,6 +212,7 @@ fn finished_late(stop: Failure) -> Failure {
         .with_source("the body completed within the grace period after its time was over")
 }
 
+#[inline(always)]
 pub(crate) fn outcome(ended: Ended) -> Outcome {
     match ended {
         Ok(outcome) => outcome,
@@ -223,6 +226,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
 }
 
 /// Checks a result, unless it is a task: then what comes later is checked.
+#[inline(always)]
 fn result(work: &Work<'_>, cx: &ToolContext, output: Output) -> Outcome {
     if work.entry.output().is_some() && cx.has_background_task() {
         return Ok(output);
@@ -231,6 +235,7 @@ fn result(work: &Work<'_>, cx: &ToolContext, output: Output) -> Outcome {
 }
 
 /// Checks structured output against the schema it was declared with.
+#[inline(always)]
 pub(crate) fn checked(entry: &RegisteredTool, output: Output) -> Outcome {
     let Some(schema) = entry.output() else { return Ok(output) };
     let wrong = |why: String| {

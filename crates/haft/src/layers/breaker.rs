@@ -73,6 +73,7 @@ impl Circuit {
     }
 
     /// Lets a call start, or returns how long the circuit stays open.
+    #[inline(always)]
     pub(crate) fn begin(
         self: &Arc<Self>,
         terms: &Breaker,
@@ -149,6 +150,7 @@ pub(super) fn begin(work: &Work<'_>) -> Result<Option<Trial>, Failure> {
 }
 
 /// Notes how a call ended.
+#[inline(always)]
 pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial>) {
     let Some(terms) = &work.turn.inner.config.breaker else { return };
     let circuit = &work.entry.layers().circuit;

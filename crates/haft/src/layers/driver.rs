@@ -53,6 +53,7 @@ impl Pending {
 }
 
 /// Polls an execution to its outcome. It must not be polled again after that.
+#[inline(always)]
 pub(crate) fn poll_execution(
     work: &Work<'_>,
     machine: &mut ExecuteMachine,

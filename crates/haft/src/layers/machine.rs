@@ -115,6 +115,7 @@ impl ExecuteMachine {
     }
 
     /// Runs until the outcome is known or something must be waited for.
+    #[inline(always)]
     pub(crate) fn advance(&mut self, work: &Work<'_>, input: ExecuteInput) -> ExecuteStep {
         match (std::mem::replace(&mut self.phase, Phase::Taken), input) {
             (Phase::Start, ExecuteInput::Start) => match &work.entry.spec().cache {
@@ -186,6 +187,7 @@ impl ExecuteMachine {
     }
 
     /// Starts the first attempt, unless the breaker rejects the call.
+    #[inline(always)]
     fn begin(&mut self, work: &Work<'_>) -> ExecuteStep {
         match breaker::begin(work) {
             Ok(trial) => {
@@ -197,6 +199,7 @@ impl ExecuteMachine {
     }
 
     /// Takes a token of each rate limiter, from this one on.
+    #[inline(always)]
     fn acquire(&mut self, work: &Work<'_>, from: Limiter) -> ExecuteStep {
         let all = [Limiter::Runtime, Limiter::Tool];
         for limiter in all.into_iter().filter(|l| from == Limiter::Runtime || *l == Limiter::Tool) {
@@ -228,6 +231,7 @@ impl ExecuteMachine {
     }
 
     /// Requests an attempt at the body.
+    #[inline(always)]
     fn run(&mut self, work: &Work<'_>) -> ExecuteStep {
         self.last = None;
         let args = match self.first.take() {
@@ -248,6 +252,7 @@ impl ExecuteMachine {
     }
 
     /// Ends the call, or waits for the next attempt.
+    #[inline(always)]
     fn attempted(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
         let Some(policy) = retry::policy(work) else { return self.end(work, outcome) };
         let failure = match outcome {
@@ -295,6 +300,7 @@ impl ExecuteMachine {
     }
 
     /// Ends a call that passed the breaker.
+    #[inline(always)]
     fn end(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
         breaker::note(work, &outcome, self.trial.as_ref());
         self.trial = None;
@@ -302,6 +308,7 @@ impl ExecuteMachine {
     }
 
     /// Stores the outcome in the cache, and ends the call.
+    #[inline(always)]
     fn finish(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
         let cache: Option<&Cache> = work.entry.spec().cache.as_ref();
         if let Some((cache, member)) = cache.zip(self.flight.take()) {

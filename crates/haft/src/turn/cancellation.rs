@@ -84,6 +84,7 @@ impl TurnCore {
     }
 
     /// Registers a call, so that it can be cancelled.
+    #[inline(always)]
     pub(crate) fn register(&self, cx: &ToolContext) {
         let own = &self.cancellation;
         lock(&own.calls).push((cx.call_id().clone(), cx.downgrade()));

@@ -74,6 +74,7 @@ impl Drop for TurnCore {
 }
 
 impl TurnCore {
+    #[inline(always)]
     pub(crate) fn new(
         run: &Arc<RunCore>,
         snapshot: ToolSnapshot,
@@ -101,6 +102,7 @@ impl TurnCore {
     }
 
     /// Makes the context of one call.
+    #[inline(always)]
     pub(crate) fn context(
         self: &Arc<Self>,
         id: CallId,
@@ -155,6 +157,7 @@ impl TurnCore {
 
     /// Returns the settings for validation. Arguments of a message that did not end normally are
     /// never repaired: the missing part could change the meaning.
+    #[inline(always)]
     pub(crate) fn terms(&self) -> Terms<'_> {
         let config = &self.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
@@ -171,6 +174,7 @@ impl TurnCore {
 
     /// Counts in how many turns in a row a tool was called with arguments that do not fit, adds an
     /// example from the second on, and after a few asks the model to stop.
+    #[inline(always)]
     pub(crate) fn count_invalid_calls(
         &self,
         cx: &ToolContext,

@@ -109,6 +109,7 @@ enum BatchKind {
 
 impl Planner {
     /// Places the next call.
+    #[inline(always)]
     pub(crate) fn place(&mut self, profile: Option<&CallProfile>) -> BatchSlot {
         let first = !std::mem::replace(&mut self.started, true);
         let why = match profile {

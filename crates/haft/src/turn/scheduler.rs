@@ -77,6 +77,7 @@ enum State {
 }
 
 /// Finds the tool of a call, makes its context, and validates it.
+#[inline(always)]
 pub(crate) fn validate_call(
     core: &Arc<TurnCore>,
     call: &mut ToolCall,
@@ -117,6 +118,7 @@ impl CallScheduler {
 
     /// Says beforehand how the message ended, for a message of about so many calls that is already
     /// complete.
+    #[inline(always)]
     pub(crate) fn expect(&mut self, stop: StopReason, calls: usize) {
         self.core.end.set(stop);
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
@@ -128,6 +130,7 @@ impl CallScheduler {
     /// Accepts a call. If it is read-only and needs no approval, it starts as soon as its plan
     /// allows; all others wait for the end of the message. Must be called inside a tokio runtime,
     /// because the call may become a task.
+    #[inline(always)]
     pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
         let (cx, validated) = validate_call(&self.core, &mut call);
@@ -212,6 +215,7 @@ impl CallScheduler {
     }
 
     /// Ends the message, and starts what may start now.
+    #[inline(always)]
     fn end_message(&mut self, stop: StopReason) {
         self.core.end.set(stop);
         if let Some(why) = stop.why_not() {
@@ -221,6 +225,7 @@ impl CallScheduler {
     }
 
     /// Ends the turn: all calls have their results.
+    #[inline(always)]
     fn end_turn(&mut self, answers: &mut [ToolResult]) {
         self.is_open = false;
         let core = &self.core;
@@ -242,6 +247,7 @@ impl CallScheduler {
         }
     }
 
+    #[inline(always)]
     fn answers(&mut self) -> Vec<ToolResult> {
         if let [row] = &mut self.rows[..]
             && let State::Done(_) = row.state
@@ -267,6 +273,7 @@ impl CallScheduler {
 
     /// Starts whatever may start now: calls of the current batch, and those of the next one when
     /// nothing of it is left.
+    #[inline(always)]
     fn advance(&mut self) {
         loop {
             let ended = self.core.end.get().is_some();
@@ -290,6 +297,7 @@ impl CallScheduler {
     }
 
     /// Starts the rows from here on that may start, one by one; the others are held.
+    #[inline(always)]
     fn start_each(&mut self, from: usize, ended: bool) {
         if ended && !self.held.is_empty() {
             for at in std::mem::take(&mut self.held) {
@@ -332,6 +340,7 @@ impl CallScheduler {
         }
     }
 
+    #[inline(always)]
     fn start(&mut self, at: usize) {
         let State::Waiting(validated, cx) =
             std::mem::replace(&mut self.rows[at].state, State::Flying)
@@ -375,6 +384,7 @@ impl CallScheduler {
 
     /// Polls a call once in place. The only call of a complete message stays with its caller; any
     /// other that waits becomes a task.
+    #[inline(always)]
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let row = &mut self.rows[at];
         let (reservation, resume) = (row.reservation.take(), row.resume.take());
@@ -425,6 +435,7 @@ impl CallScheduler {
     }
 
     /// Stores a result, and cancels the siblings of a failed body if that is wanted.
+    #[inline(always)]
     fn on_finished(&mut self, at: usize, result: Option<BoxedResult>) {
         self.open -= 1;
         let row = &self.rows[at];

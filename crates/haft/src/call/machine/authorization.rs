@@ -18,6 +18,7 @@ pub(super) type Queued = Option<(QueuePermit, Instant)>;
 impl CallMachine {
     /// The rules may change the arguments; otherwise the guards are asked. `queued` is the permit
     /// of a call that waited in the approval queue and is authorized again.
+    #[inline(always)]
     pub(in crate::call) fn authorize(
         &mut self,
         turn: &Arc<TurnCore>,
@@ -40,6 +41,17 @@ impl CallMachine {
         }
     }
 
+    #[inline(never)]
+    pub(in crate::call) fn authorize_later(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: ValidatedCall,
+        queued: Queued,
+    ) -> Step {
+        self.authorize(turn, call, queued)
+    }
+
+    #[inline(never)]
     pub(super) fn guard(
         &mut self,
         turn: &Arc<TurnCore>,
@@ -63,7 +75,7 @@ impl CallMachine {
         queued: Queued,
     ) -> Step {
         match result {
-            Ok(Authorization::Allowed(call)) => self.allowed(turn, call),
+            Ok(Authorization::Allowed(call)) => self.allowed_later(turn, call),
             Ok(Authorization::Ask(call, assessment)) if self.resume.is_some() => {
                 let grant = self.take_grant();
                 let applied = authorize::approved_before(turn, call, assessment, grant);
@@ -130,7 +142,7 @@ impl CallMachine {
         }
         // Meanwhile an approver may have answered "always", or the rules or the run have changed.
         if permit.waited || waited {
-            return self.authorize(turn, call, Some((permit, since)));
+            return self.authorize_later(turn, call, Some((permit, since)));
         }
         self.open_approval(turn, (call, assessment), (permit, since))
     }

@@ -54,7 +54,7 @@ impl CallMachine {
         let Some(resume) = self.resume.take() else {
             return match self.can_park(turn) {
                 true => self.park(turn, &call, (ParkedPhase::Start, None), None),
-                false => self.round(turn, call),
+                false => self.round_later(turn, call),
             };
         };
         let Resume { phase, round, grant, notes } = *resume;
@@ -64,7 +64,7 @@ impl CallMachine {
             return self.park(turn, &call, (phase, None), grant);
         }
         if phase == ParkedPhase::Start {
-            return self.round(turn, call);
+            return self.round_later(turn, call);
         }
         if turn.is_stopped(call.context()) {
             return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
