@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use haft_core::{BoxFuture, sync::lock};
+use haft_core::{BoxFuture, ToolContext, host::HostContext, sync::lock};
 
 /// A source of time and of timers.
 pub trait Clock: Send + Sync + 'static {
@@ -47,6 +47,17 @@ impl fmt::Debug for dyn Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
     }
+}
+
+/// Adds a duration to a moment, saturating at the clock's range.
+pub(crate) fn after(from: Instant, time: Duration) -> Instant {
+    const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
+    from.checked_add(time).unwrap_or_else(|| from + MAX_WAIT)
+}
+
+/// Serializes a duration as whole microseconds. Events and records write all durations this way.
+pub(crate) fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// A monotonic time and its wall-clock time, to convert other moments without a query.
@@ -99,6 +110,11 @@ impl Clock for RuntimeClock {
     }
 }
 
+/// Returns the clock of a call: that of its runtime, if the call belongs to one.
+pub(crate) fn clock_of(cx: &ToolContext) -> Arc<dyn Clock> {
+    cx.service::<Arc<dyn Clock>>().cloned().unwrap_or_else(|| Arc::new(RuntimeClock))
+}
+
 /// A clock that only moves when it is advanced: for tests and simulations. Clones are the same
 /// clock.
 ///
@@ -141,7 +157,7 @@ impl ManualClock {
     pub fn advance(&self, time: Duration) {
         let due = {
             let mut state = self.state();
-            state.now = crate::host_code::after(state.now, time);
+            state.now = after(state.now, time);
             state.wall = state.wall.checked_add(time).unwrap_or(state.wall);
             let later = match state.now.checked_add(Duration::from_nanos(1)) {
                 Some(next) => state.sleepers.split_off(&(next, 0)),

@@ -24,13 +24,13 @@ pub use self::{
 };
 use crate::{
     artifact::ArtifactMeta,
-    clock::{Clock, RuntimeClock},
+    clock::{Clock, RuntimeClock, micros},
+    concurrency::BatchSlot,
     host_code::caught,
-    layers::CacheStatus,
+    outcome::CacheStatus,
     parked::ParkedPhase,
     schema::Repair,
     secrets::{Redact as _, RuntimeRedactor},
-    turn::BatchSlot,
 };
 
 /// Something that happened.
@@ -361,11 +361,6 @@ impl Event {
     pub fn is_progress(&self) -> bool {
         matches!(self, Self::Progress { .. })
     }
-}
-
-/// Serializes a duration as whole microseconds. Events and records write all durations this way.
-pub(crate) fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Receives events. It is called inline on the call's task, so it must return quickly.

@@ -6,13 +6,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use haft_core::{BoxFuture, Capability, Failure, Verdict};
+use haft_core::{BoxFuture, Capability, Error, Failure, Verdict};
 use haft_policy::{NameGlob, PathGuard};
 use tokio::sync::Semaphore;
 
 use crate::{
-    host_code::within,
-    turn::{ValidatedCall, clock_of},
+    clock::clock_of,
+    host_code::{read_name, within},
+    validate::ValidatedCall,
 };
 
 /// Decides about calls, with I/O. Added to the runtime, it decides about every call.
@@ -384,5 +385,31 @@ impl<R: Reviewer> fmt::Debug for ReviewGuard<R> {
             .field("reviewer", &self.reviewer.name())
             .field("limit", &self.limit)
             .finish()
+    }
+}
+
+/// A guard with its name.
+pub(crate) struct NamedGuard {
+    name: String,
+    guard: Box<dyn Guard>,
+}
+
+impl NamedGuard {
+    /// Reads the guard's name.
+    pub(crate) fn new(guard: Box<dyn Guard>) -> Result<Self, Error> {
+        Ok(Self { name: read_name("guard", || guard.name().to_owned())?, guard })
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs the guard.
+    pub(crate) fn decide<'a>(
+        &'a self,
+        call: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        self.guard.decide(call)
     }
 }

@@ -10,13 +10,14 @@ use std::{
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
-use haft_core::Failure;
+use haft_core::{Error, ErrorKind, Failure};
 
 use crate::clock::Clock;
+pub(crate) use crate::clock::after;
 
 /// Why supervised code gave no answer.
 pub(crate) enum Stopped {
@@ -67,12 +68,6 @@ pub(crate) async fn timed<T>(
     }
 }
 
-/// Adds a duration to a moment, saturating at the clock's range.
-pub(crate) fn after(from: Instant, time: Duration) -> Instant {
-    const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
-    from.checked_add(time).unwrap_or_else(|| from + MAX_WAIT)
-}
-
 /// Polls once and returns the result.
 pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(move |task| Poll::Ready(future.as_mut().poll(task))).await
@@ -81,6 +76,15 @@ pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> 
 /// Runs code of the host; returns the panic message if it panics.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(panic_message)
+}
+
+/// Reads the name of a hook or guard, with panics caught. A name is read once, when the runtime is
+/// built: during a call it would run the host's code where nothing catches its panic.
+pub(crate) fn read_name(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
+    caught(name).map_err(|panic| {
+        Error::new(ErrorKind::BadConfig, format!("a {what} panicked in `name`: {panic}"))
+            .hint("`name` must only return a string")
+    })
 }
 
 /// Takes the message out of a panic payload and leaks the rest: dropping the payload would run its
@@ -98,4 +102,13 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
         .map(|s| (*s).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "no message".to_owned())
+}
+
+/// The error where there is no tokio runtime: calls need its timers and tasks.
+pub(crate) const NO_TOKIO_RUNTIME: &str =
+    "calls need a tokio runtime; run this inside `#[tokio::main]` or `block_on` of tokio";
+
+/// Returns whether this code runs inside a tokio runtime.
+pub(crate) fn in_tokio_runtime() -> bool {
+    tokio::runtime::Handle::try_current().is_ok()
 }

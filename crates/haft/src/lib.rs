@@ -73,10 +73,14 @@ mod clock;
 mod host_code;
 mod memory_size;
 mod open_set;
+mod concurrency;
+mod outcome;
+mod layer_state;
 pub mod registry;
 mod runtime;
 mod run;
 pub mod turn;
+mod validate;
 mod call;
 pub mod search;
 mod guards;
@@ -89,6 +93,7 @@ mod layers;
 pub mod background;
 pub mod secrets;
 mod artifact;
+mod read_result;
 pub mod journal;
 mod parked;
 mod tool_result;
@@ -163,10 +168,10 @@ pub mod host {
 
     pub use crate::{
         clock::{Clock, RuntimeClock},
+        concurrency::THREAD_NAME,
         config::Breaker,
         frame::{Frame, SYSTEM_TEXT},
         run::RunBuilder,
-        turn::THREAD_NAME,
     };
 }
 
@@ -189,8 +194,9 @@ pub mod dialect {
 
 /// Code of the host around the body of a tool.
 pub mod middleware {
-    pub use crate::layers::{
-        CacheStatus, ExecutionStats, Middleware, Next, Outcome, middleware_fn,
+    pub use crate::{
+        layers::{Middleware, Next, middleware_fn},
+        outcome::{CacheStatus, ExecutionStats, Outcome},
     };
 }
 
@@ -204,9 +210,12 @@ pub mod events {
 
 /// Large results that are stored instead of being sent to the model.
 pub mod artifacts {
-    pub use crate::artifact::{
-        Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Owner, ParseArtifactIdError,
-        ReadArtifactError, ReadResult, ResultPage, ResultPosition, ResultQuery,
+    pub use crate::{
+        artifact::{
+            Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Owner,
+            ParseArtifactIdError, ReadArtifactError, ResultPage, ResultPosition, ResultQuery,
+        },
+        read_result::ReadResult,
     };
 }
 

@@ -32,13 +32,15 @@ use crate::{
     approval::PromptLimits,
     background::{BackgroundResult, TaskInfo},
     budget::Ledger,
+    concurrency::LockTable,
     event::{Event, EventSource},
+    host_code::{NO_TOKIO_RUNTIME, in_tokio_runtime},
     open_set::OpenSet,
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
     taint,
     tool_result::ToolResult,
-    turn::{LockTable, NO_TOKIO_RUNTIME, Turn, TurnCore, in_tokio_runtime},
+    turn::{Turn, TurnCore},
 };
 
 /// State that all turns of a run share.

@@ -21,18 +21,18 @@ use crate::{
     artifact::{Artifacts, RuntimeArtifacts},
     background::Background,
     clock::{Clock, RuntimeClock},
+    concurrency::{LockTable, Threads},
     config::Config,
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
-    guards::{ForTools, Guard},
-    hooks::{AddedHook, Hook, NamedGuard, NamedHook},
-    host_code,
+    guards::{ForTools, Guard, NamedGuard},
+    hooks::{AddedHook, Hook, NamedHook},
+    host_code::{self, NO_TOKIO_RUNTIME, in_tokio_runtime},
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery, RuntimeJournal},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},
-    turn::{LockTable, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
 };
 
 /// State shared by all runs.

@@ -1,5 +1,7 @@
 //! What the model receives for one call: an outcome with an id, a size and a taint label.
 
+mod framed;
+
 use std::{
     borrow::Cow,
     ops::{Deref, DerefMut},
@@ -15,8 +17,8 @@ use serde_json::Value;
 
 use crate::{
     artifact::ArtifactId,
+    clock::micros,
     config::Config,
-    event::micros,
     frame::{Nonces, Seal},
     parked::ParkedCall,
     schema::Repair,

@@ -5,12 +5,12 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::ToolContext;
-use crate::{DeniedPaths, DeniedPathsUnknown};
+use crate::{DeniedPaths, DeniedPathsUnknown, sync::lock};
 
 /// How long a result is reused within the same call. Approval by a person takes longer, so the disk
 /// is scanned again after it (TOCTOU).
@@ -34,7 +34,7 @@ impl ToolContext {
     /// After the first failure it fails for the rest of the call.
     pub fn denied_paths(&self, roots: &[PathBuf]) -> Result<Arc<DeniedPaths>, DeniedPathsUnknown> {
         let host = &self.0.host;
-        let mut cache = self.extra().denied().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(self.extra().denied());
         if let Some(unknown) = &cache.unknown {
             return Err(DeniedPathsUnknown { is_repeated: true, ..unknown.clone() });
         }

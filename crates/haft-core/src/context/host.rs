@@ -3,7 +3,7 @@
 //! INVARIANT: what a host does not implement is refused: no secret, no spending, no path.
 
 use std::{
-    any::Any,
+    any::{Any, TypeId},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -68,6 +68,10 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Returns itself as `Any`, for a runtime that downcasts to its own type.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+    /// Returns a service of the runtime by its type, such as its clock, if it has one.
+    fn service(&self, _kind: TypeId) -> Option<&dyn Any> {
         None
     }
 }

@@ -1,10 +1,10 @@
 //! `HostContext`: what a runtime does to the call behind a `ToolContext`.
 
 use std::{
-    any::Any,
+    any::{Any, TypeId},
     path::Path,
     sync::{
-        Arc, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::Instant,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     CallId, CallProfile, Effects, FailureCode, HardLinkedFile, Label, MaskedPaths, Operation,
-    OtherNames, Scope, ToolName,
+    OtherNames, Scope, ToolName, sync::lock,
 };
 
 mod sealed {
@@ -62,6 +62,12 @@ pub trait HostContext: sealed::Sealed + Sized {
     #[must_use]
     fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Arc::clone(&self.tool_context().0.host).any()
+    }
+
+    /// Returns a service of the runtime by its type, if the host has one.
+    #[must_use]
+    fn service<T: Any>(&self) -> Option<&T> {
+        self.tool_context().0.host.service(TypeId::of::<T>())?.downcast_ref()
     }
 
     /// Cancels this call, with a reason. The first reason is kept.
@@ -231,8 +237,7 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Sets what a sandboxed run of this call could read, or why no sandbox is available. A tool
     /// sets it in its check, before the call is authorized. The last value counts.
     fn set_confinement(&self, confinement: Result<Confinement, String>) {
-        let mut own =
-            self.tool_context().extra().confinement.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.tool_context().extra().confinement);
         *own = Some(confinement);
     }
 
@@ -241,13 +246,12 @@ pub trait HostContext: sealed::Sealed + Sized {
     #[must_use]
     fn confinement(&self) -> Option<Result<Confinement, String>> {
         let own = &self.tool_context().call_state().extra.get()?.confinement;
-        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(own).clone()
     }
 
     /// Sets what the sandbox of this call would mask. A tool sets it in its check.
     fn set_masked_paths(&self, masked: MaskedPaths) {
-        let mut own =
-            self.tool_context().extra().masked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.tool_context().extra().masked);
         *own = Some(masked);
     }
 
@@ -255,7 +259,7 @@ pub trait HostContext: sealed::Sealed + Sized {
     #[must_use]
     fn masked_paths(&self) -> Option<MaskedPaths> {
         let own = &self.tool_context().call_state().extra.get()?.masked;
-        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(own).clone()
     }
 
     /// Returns which turn of the run this is, from 1.

@@ -3,13 +3,13 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use serde_json::Value;
 
 use super::{BackgroundTask, TaskSlot, ToolContext};
-use crate::{Failure, MaskedPaths, Progress, progress::ProgressBuffer};
+use crate::{Failure, MaskedPaths, Progress, progress::ProgressBuffer, sync::lock};
 
 /// State that most calls never need.
 #[derive(Default)]
@@ -40,11 +40,11 @@ impl Extra {
     }
 
     pub(super) fn background(&self) -> MutexGuard<'_, Option<BackgroundTask>> {
-        self.background.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.background)
     }
 
     pub(super) fn tier(&self) -> MutexGuard<'_, Option<Arc<Value>>> {
-        self.tier.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tier)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
     read::{Node, Reader, arguments_json},
-    write::{AlternatingMessages, Writer},
+    write::{AlternatingFormat, Writer},
 };
 
 /// The document types that have a short name here.
@@ -136,31 +136,18 @@ fn part(block: &Node<'_>) -> Result<ContentPart, Error> {
     })
 }
 
+const FORMAT: AlternatingFormat = AlternatingFormat {
+    assistant_role: "assistant",
+    blocks_key: "content",
+    text,
+    part: block,
+    assistant: write_assistant,
+    result: answer,
+};
+
 pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
     let system = writer.system_first(messages, block);
-    let mut turns = AlternatingMessages::default();
-    for (index, message) in messages.iter().enumerate() {
-        writer.at(index);
-        match message {
-            Message::System(_) => {}
-            Message::User(parts) => {
-                turns.add("user", parts.iter().filter_map(|part| block(writer, part)).collect());
-            }
-            Message::Assistant(assistant) => {
-                turns.add(
-                    "assistant",
-                    assistant
-                        .iter()
-                        .filter_map(|assistant| write_assistant(writer, assistant))
-                        .collect(),
-                );
-            }
-            Message::Results(results) => {
-                turns.add("user", results.iter().map(|result| answer(writer, result)).collect());
-            }
-        }
-    }
-    let messages = turns.finish(writer, "content", text);
+    let messages = FORMAT.write(writer, messages);
     if system.is_empty() {
         json!({"messages": messages})
     } else {

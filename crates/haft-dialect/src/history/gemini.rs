@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
     read::{Node, Reader, arguments_json},
-    write::{AlternatingMessages, Writer, joined},
+    write::{AlternatingFormat, Writer, joined},
 };
 
 pub(super) fn read(root: &Node<'_>) -> Result<Transcript, Error> {
@@ -149,34 +149,18 @@ fn part(node: &Node<'_>) -> Result<ContentPart, Error> {
     })
 }
 
+const FORMAT: AlternatingFormat = AlternatingFormat {
+    assistant_role: "model",
+    blocks_key: "parts",
+    text,
+    part: media_block,
+    assistant: write_assistant,
+    result: answer,
+};
+
 pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
     let system = writer.system_first(messages, media_block);
-    let mut turns = AlternatingMessages::default();
-    for (index, message) in messages.iter().enumerate() {
-        writer.at(index);
-        match message {
-            Message::System(_) => {}
-            Message::User(parts) => {
-                turns.add(
-                    "user",
-                    parts.iter().filter_map(|part| media_block(writer, part)).collect(),
-                );
-            }
-            Message::Assistant(assistant) => {
-                turns.add(
-                    "model",
-                    assistant
-                        .iter()
-                        .filter_map(|assistant| write_assistant(writer, assistant))
-                        .collect(),
-                );
-            }
-            Message::Results(results) => {
-                turns.add("user", results.iter().map(|result| answer(writer, result)).collect());
-            }
-        }
-    }
-    let contents = turns.finish(writer, "parts", text);
+    let contents = FORMAT.write(writer, messages);
     if system.is_empty() {
         json!({"contents": contents})
     } else {

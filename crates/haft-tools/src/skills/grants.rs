@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use haft::{
@@ -16,7 +16,7 @@ use haft::{
     policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules, Verdict},
     turn::ValidatedCall,
 };
-use haft_core::{BoxFuture, Failure, RunScope, ToolContext};
+use haft_core::{BoxFuture, Failure, RunScope, ToolContext, sync::lock};
 
 use super::skill::Skill;
 
@@ -118,10 +118,6 @@ impl SkillGrants {
         let found = current.into_iter().find(|(_, rules)| rules.allows_by_rule(&request));
         found.map(|(skill, _)| skill)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Hook for SkillGrants {

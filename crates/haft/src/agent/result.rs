@@ -170,7 +170,7 @@ pub struct CallSummary {
     /// Whether the body ran.
     pub execution: Execution,
     /// How long it took.
-    #[serde(rename = "elapsed_us", serialize_with = "crate::event::micros")]
+    #[serde(rename = "elapsed_us", serialize_with = "crate::clock::micros")]
     pub elapsed: Duration,
 }
 
@@ -274,7 +274,7 @@ mod micros {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        crate::event::micros(time, to)
+        crate::clock::micros(time, to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -19,9 +19,9 @@ use super::{
 use crate::{
     approval::ApprovalResponse,
     budget::Budget,
+    host_code::{NO_TOKIO_RUNTIME, in_tokio_runtime},
     run::RunBuilder,
     runtime::Runtime,
-    turn::{NO_TOKIO_RUNTIME, in_tokio_runtime},
 };
 
 /// Sets up the run of the runtime that an agent works in: its session, user and working directory.

@@ -5,7 +5,7 @@ use haft_policy::Policy;
 use sha2::{Digest as _, Sha256};
 
 use super::{ApprovalScope, canonical::canonical};
-use crate::turn::ValidatedCall;
+use crate::validate::ValidatedCall;
 
 pub(super) type Hash = [u8; 32];
 

@@ -27,7 +27,7 @@ pub(crate) use self::{
     digest::digest,
     queue::{Answered, ApprovalQueue, PromptLimits, QueuePermit, in_words},
 };
-use crate::turn::ValidatedCall;
+use crate::validate::ValidatedCall;
 pub use haft_policy::SuggestedRules;
 
 /// A request for approval.

@@ -13,14 +13,14 @@ use std::{
     hash::Hash,
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use haft_core::{Decision, Failure, FailureCode, Scope, ToolName};
+use haft_core::{Decision, Failure, FailureCode, Scope, ToolName, sync::lock};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -400,10 +400,6 @@ impl<K: Hash + Eq + Clone, V: Clone> BoundedMap<K, V> {
         self.map.insert(key, value.clone());
         value
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an answer in one or two words, for events and records.

@@ -2,7 +2,7 @@
 //!
 //! In: a whole result, already sanitized and redacted. Out: an id under which its owner can read it
 //! until it expires. `memory` and `directory` are the two stores; `read` queries an artifact;
-//! `preview` makes the truncated text that the model sees first; `tool` is `read_result`.
+//! `preview` makes the truncated text that the model sees first.
 //!
 //! INVARIANT: an artifact that is expired, damaged or of another owner is reported as if it never
 //! existed.
@@ -13,7 +13,6 @@ mod directory;
 mod preview;
 mod read;
 mod json;
-mod tool;
 
 use std::{
     fmt, io,
@@ -31,14 +30,15 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     id::{ArtifactId, ParseArtifactIdError},
     read::{ReadArtifactError, ResultPage, ResultPosition, ResultQuery},
-    tool::ReadResult,
 };
 pub(crate) use self::{
     json::{Items, spread},
     preview::{Ends, ends, fit, rendered_chars},
-    tool::NAME as READER,
 };
 use crate::clock::{Clock, RuntimeClock};
+
+/// The name of the tool that reads artifacts; truncated results mention it.
+pub(crate) const READER: &str = "read_result";
 
 /// The owner of an artifact: a session if there is one, else a run; and one user of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

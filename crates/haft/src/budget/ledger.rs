@@ -11,11 +11,11 @@ mod model_call;
 mod time;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
-use haft_core::{Failure, FailureCode, RemainingBudget, ToolName};
+use haft_core::{Failure, FailureCode, RemainingBudget, ToolName, sync::lock};
 use smallvec::SmallVec;
 
 use super::{Budget, tool_globs::ToolGlobs};
@@ -289,7 +289,7 @@ impl Ledger {
         let mut chain = Chain::new();
         let mut next = Some(self);
         while let Some(ledger) = next {
-            chain.push((ledger, ledger.used.lock().unwrap_or_else(PoisonError::into_inner)));
+            chain.push((ledger, lock(&ledger.used)));
             next = ledger.over.as_deref();
         }
         chain

@@ -20,7 +20,7 @@ use tracing::Span;
 use super::{
     acquire, approve,
     authorize::GuardId,
-    explain_invalid,
+    explain_invalid, journal_write,
     machine::{BudgetReservation, CallMachine, Resume},
     record::Parent,
     sanitize,
@@ -31,7 +31,7 @@ use super::{
 use crate::{
     event::Event,
     host_code::{Stopped, after, caught, panic_message},
-    journal::{self, WriteStatus},
+    journal::WriteStatus,
     telemetry,
     tool_result::BoxedResult,
     turn::TurnCore,
@@ -214,14 +214,18 @@ impl RunningCall {
             Need::Execute => self.poll_execution(task),
             Need::WriteIntent => {
                 let (machine, turn) = (&self.machine, &self.turn);
-                let status =
-                    machine.intent(turn).map(|intent| journal::intend(&turn.inner, &intent));
+                let status = machine
+                    .intent(turn)
+                    .map(|intent| journal_write::intend(turn.inner.journal.any(), &intent));
                 let input = |result, took_time| Input::IntentWritten { result, took_time };
                 self.written(status, policy_timeout, input, task)
             }
             Need::WriteOutcome => {
                 let inner = &self.turn.inner;
-                let status = self.machine.outcome().map(|outcome| journal::settle(inner, &outcome));
+                let status = self
+                    .machine
+                    .outcome()
+                    .map(|outcome| journal_write::settle(inner.journal.any(), &outcome));
                 let input = |result, _| Input::OutcomeWritten(result);
                 self.written(status, policy_timeout, input, task)
             }

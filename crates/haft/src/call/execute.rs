@@ -72,7 +72,11 @@ impl PreparedExecution {
         let args = call.take_args();
         let validated = call.validated();
         let (tool, cx) = (validated.tool(), validated.context());
-        let args = match secrets::resolve(&turn.inner.redactor, tool, validated.arguments())? {
+        let args = match secrets::resolve(
+            &turn.inner.redactor,
+            tool.secret_user(),
+            validated.arguments(),
+        )? {
             Some(args) => args,
             None => args,
         };

@@ -222,7 +222,7 @@ impl CallMachine {
     /// Returns the intent that is to be written.
     pub(crate) fn intent<'a>(&'a self, turn: &'a TurnCore) -> Option<CallIntent<'a>> {
         let prepared = self.prepared.as_ref()?;
-        Some(CallIntent::of(&turn.inner, prepared.call(), self.record.began))
+        Some(CallIntent::of(&turn.inner.redactor, prepared.call(), self.record.began))
     }
 
     /// Returns the execution that is to be driven to its outcome.

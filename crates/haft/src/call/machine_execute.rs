@@ -226,7 +226,11 @@ impl CallMachine {
         }
         let prepared = PreparedExecution::new(call, locks, deadline);
         if let Some(journal) = turn.inner.journal.memory() {
-            journal.write_intent(&CallIntent::of(&turn.inner, prepared.call(), self.record.began));
+            journal.write_intent(&CallIntent::of(
+                &turn.inner.redactor,
+                prepared.call(),
+                self.record.began,
+            ));
             return self.intent_written(turn, prepared, Ok(()), false);
         }
         self.prepared = Some(prepared);

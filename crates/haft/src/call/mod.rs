@@ -3,7 +3,6 @@
 //! `machine` is the pipeline, `driver` runs it in the async runtime, `record` collects the facts.
 
 mod record;
-pub(crate) mod validate;
 mod check;
 mod pre_hooks;
 mod authorize;
@@ -14,6 +13,7 @@ mod post_hooks;
 mod sanitize;
 mod truncate;
 mod finish;
+mod journal_write;
 mod step;
 mod machine;
 mod machine_execute;
@@ -23,7 +23,7 @@ mod explain_invalid;
 #[cfg(test)]
 mod tests;
 
-pub use self::{authorize::AuthorizedCall, validate::ValidatedCall};
+pub use self::authorize::AuthorizedCall;
 pub(crate) use self::{
     driver::RunningCall,
     explain::explain,
@@ -31,5 +31,5 @@ pub(crate) use self::{
     record::{CallRecord, Parent, add_notes},
     sanitize::most_bytes,
     step::Step,
-    validate::{Terms, redactor_of},
 };
+pub(crate) use crate::validate::{self, Terms, ValidatedCall};

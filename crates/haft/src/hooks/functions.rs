@@ -8,7 +8,7 @@ use super::{
     AnsweredCall, CompletedCall, Hook, HookAnswer, HookEffects, PostCallResult, PreCallDecision,
     TurnInfo,
 };
-use crate::{registry::RegisteredTool, turn::ValidatedCall};
+use crate::{registry::RegisteredTool, validate::ValidatedCall};
 
 impl<H: Hook + ?Sized> Hook for Arc<H> {
     fn name(&self) -> &str {

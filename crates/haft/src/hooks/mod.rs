@@ -18,12 +18,12 @@ use serde_json::Value;
 use self::default_answer::default_answer;
 pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision};
 pub use self::functions::before_fn;
-pub(crate) use self::named::{AddedHook, NamedGuard, NamedHook, around_turn};
+pub(crate) use self::named::{AddedHook, NamedHook, around_turn};
 use crate::{
     registry::RegisteredTool,
     secrets::{Redactor, RuntimeRedactor},
     tool_result::ToolResult,
-    turn::{ValidatedCall, redactor_of},
+    validate::ValidatedCall,
 };
 
 /// Code of the host around calls and turns. Every method has a default that does nothing.
@@ -171,14 +171,14 @@ impl CompletedCall {
     /// marks as secret.
     #[must_use]
     pub fn shown(&self) -> Arc<Value> {
-        redactor_of(&self.cx).arguments(self.tool.input(), &self.arguments)
+        RuntimeRedactor::of(&self.cx).arguments(self.tool.input(), &self.arguments)
     }
 
     /// Returns the redactor, for an outcome that leaves the process. A hook receives the raw
     /// outcome of the body.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        Redactor::clone(&redactor_of(&self.cx))
+        Redactor::clone(&RuntimeRedactor::of(&self.cx))
     }
 
     /// Returns the call's context.

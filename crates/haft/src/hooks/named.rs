@@ -1,20 +1,18 @@
-//! Hooks and guards with their names, as the runtime keeps them.
+//! Hooks with their names, as the runtime keeps them.
 //!
 //! A name is read once, when the runtime is built, with panics caught. Reading it during a call
 //! would run the host's code where nothing catches its panic.
 
 use std::time::Duration;
 
-use haft_core::{BoxFuture, Error, ErrorKind, Failure, Verdict};
+use haft_core::{BoxFuture, Error, ErrorKind, Failure};
 use haft_policy::NameGlob;
 
 use super::{Hook, HookEffects};
 use crate::{
-    guards::Guard,
-    host_code::{caught, within},
+    clock::Clock,
+    host_code::{caught, read_name, within},
     registry::RegisteredTool,
-    runtime::Inner,
-    turn::ValidatedCall,
 };
 
 /// A hook from the builder, and the tools it was added for.
@@ -79,50 +77,18 @@ impl NamedHook {
     }
 }
 
-/// A guard with its name.
-pub(crate) struct NamedGuard {
-    name: String,
-    guard: Box<dyn Guard>,
-}
-
-impl NamedGuard {
-    /// Reads the guard's name.
-    pub(crate) fn new(guard: Box<dyn Guard>) -> Result<Self, Error> {
-        Ok(Self { name: read_name("guard", || guard.name().to_owned())?, guard })
-    }
-
-    /// Returns its name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Runs the guard.
-    pub(crate) fn decide<'a>(
-        &'a self,
-        call: &'a ValidatedCall,
-    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
-        self.guard.decide(call)
-    }
-}
-
-fn read_name(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
-    caught(name).map_err(|panic| {
-        Error::new(ErrorKind::BadConfig, format!("a {what} panicked in `name`: {panic}"))
-            .hint("`name` must only return a string")
-    })
-}
-
 /// Runs all hooks for a turn, in order. Returns the effects of each, up to the first hook that
 /// failed, and the error of that one.
 pub(crate) async fn around_turn<'i: 'h, 'h>(
-    inner: &'i Inner,
+    hooks: &'i [NamedHook],
+    clock: &dyn Clock,
     ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<HookEffects, Failure>>,
 ) -> (Vec<(&'i str, HookEffects)>, Option<(&'i str, String)>) {
     let mut all = Vec::new();
-    for named_hook in &inner.hooks {
+    for named_hook in hooks {
         // Making the future runs the hook's code too, so it happens under supervision.
         let work = async { ask(named_hook.hook()).await };
-        match within(&*inner.clock, named_hook.limit(), work).await {
+        match within(clock, named_hook.limit(), work).await {
             Ok(Ok(effects)) if effects.is_nothing() => {}
             Ok(Ok(effects)) => all.push((named_hook.name(), effects)),
             Ok(Err(failure)) => return (all, Some((named_hook.name(), failure.to_string()))),

@@ -20,13 +20,7 @@ pub use self::{
     record::{AfterCrash, ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
-    call::{AuthorizedCall, CallRecord},
-    host_code::caught,
-    layers::ExecutionStats,
-    registry::RegisteredTool,
-    runtime::Inner,
-    schema::Repair,
-    secrets::RuntimeRedactor,
+    outcome::ExecutionStats, registry::RegisteredTool, schema::Repair, secrets::RuntimeRedactor,
     tool_result::ToolResult,
 };
 
@@ -125,40 +119,6 @@ pub trait Journal: Send + Sync + 'static {
     }
 }
 
-impl<'a> CallIntent<'a> {
-    /// Makes the intent of an authorized call.
-    pub(crate) fn of(inner: &'a Inner, call: &'a AuthorizedCall, began: Instant) -> Self {
-        let validated = call.validated();
-        Self {
-            call: validated.context(),
-            tool: validated.tool(),
-            arguments: validated.arguments(),
-            text: validated.arguments_text(),
-            redactor: &inner.redactor,
-            class: validated.profile().class,
-            verdict: call.verdict(),
-            repairs: validated.shared_repairs(),
-            began,
-        }
-    }
-}
-
-impl<'a> CallOutcome<'a> {
-    /// Makes the outcome of a call with this result.
-    pub(crate) fn of(record: &'a CallRecord, answer: &'a ToolResult) -> Self {
-        let policy = record.policy.as_deref();
-        Self {
-            call: &record.cx,
-            answer,
-            verdict: policy.map(|policy| &policy.verdict),
-            explanation: policy.map(|policy| &policy.explanation),
-            answered_by: policy.and_then(|policy| policy.answered_by.as_deref()),
-            stats: record.stats.clone(),
-            began: record.began,
-        }
-    }
-}
-
 /// The proof that an intent was written.
 #[derive(Debug)]
 pub(crate) struct Intent(());
@@ -207,16 +167,4 @@ impl RuntimeJournal {
             Self::Host(journal) => &**journal,
         }
     }
-}
-
-/// Writes an intent. A journal that panics has not written it.
-pub(crate) fn intend(inner: &Inner, intent: &CallIntent<'_>) -> WriteStatus {
-    caught(|| inner.journal.any().intend(intent))
-        .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
-}
-
-/// Writes an outcome. A journal that panics has not written it.
-pub(crate) fn settle(inner: &Inner, outcome: &CallOutcome<'_>) -> WriteStatus {
-    caught(|| inner.journal.any().settle(outcome))
-        .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
 }

@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    event::micros,
-    layers::ExecutionStats,
+    clock::micros,
+    outcome::ExecutionStats,
     schema::Repair,
     secrets::{Redact, RuntimeRedactor},
     tool_result::Truncation,

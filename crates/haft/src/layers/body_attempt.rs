@@ -22,11 +22,10 @@ use haft_core::{
 
 use tracing::span::EnteredSpan;
 
-use super::{Outcome, Work};
+use super::{Outcome, Work, attempt_span::AttemptSpan};
 use crate::{
     host_code::{after, panic_message, timed},
     registry::RegisteredTool,
-    telemetry::AttemptSpan,
     turn::TurnCore,
 };
 

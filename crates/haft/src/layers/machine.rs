@@ -16,16 +16,16 @@ use haft_core::{Args, Cache, Failure, FailureCode, ToolContext, host::HostContex
 
 use super::{
     ExecutionStats, Outcome, Work,
+    attempt_span::AttemptSpan,
     body_attempt::{Attempt, outcome_of_attempt},
     breaker::{self, Trial},
     cache::{self, Cached, Flight, FlightMember},
-    rate::{self, Acquire, QueueSlot, RateLimiter},
     retry,
 };
 use crate::{
     event::{Event, WaitReason},
     host_code::after,
-    telemetry::AttemptSpan,
+    layer_state::{self, Acquire, QueueSlot, RateLimiter},
 };
 
 /// Executes one authorized call.
@@ -212,7 +212,7 @@ impl ExecuteMachine {
                 }
                 Acquire::TooLong(wait) => {
                     let tool = (limiter == Limiter::Tool).then(|| work.cx.tool_name().as_str());
-                    let refused = rate::refused(rate, tool, wait);
+                    let refused = layer_state::refused(rate, tool, wait);
                     return_token(work, limiter);
                     return self.refused_by_rate(work, refused);
                 }

@@ -13,17 +13,16 @@ mod key;
 mod cache;
 mod breaker;
 mod retry;
-mod rate;
 mod body_attempt;
+mod attempt_span;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use haft_core::{Failure, Output, ToolContext, ToolSpec, host::CallOverrides};
-use serde::Serialize;
+use haft_core::{ToolContext, host::CallOverrides};
 
 pub use self::middleware::{Middleware, Next, middleware_fn};
 pub(crate) use self::{
@@ -32,12 +31,11 @@ pub(crate) use self::{
     machine::ExecuteMachine,
     middleware::{Around, AroundPlace, around},
 };
+pub(crate) use crate::outcome::{CacheStatus, ExecutionStats, Outcome};
 use crate::{
-    call::AuthorizedCall, config::Config, event::micros, registry::RegisteredTool, turn::TurnCore,
+    call::AuthorizedCall, config::Config, layer_state::RateLimiter, registry::RegisteredTool,
+    text::in_words, turn::TurnCore,
 };
-
-/// How a call ended, before it is prepared for the model.
-pub type Outcome = Result<Output, Failure>;
 
 /// One call inside the layers.
 #[derive(Clone, Copy)]
@@ -58,65 +56,11 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Statistics of one call, for its record.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[non_exhaustive]
-pub struct ExecutionStats {
-    /// How often the body was started. 0 for a call that was answered from the cache, or never ran.
-    pub attempts: u32,
-    /// The result of the cache lookup.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheStatus>,
-    /// How long it waited between its authorization and its end: for its locks, its rate limit, an
-    /// identical call, and backoff.
-    #[serde(rename = "waited_us", serialize_with = "micros")]
-    pub waited: Duration,
-    /// The middleware that answered, if the result does not come from the inner layers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answered_by: Option<Box<str>>,
-}
-
-impl ExecutionStats {
-    /// Returns the middleware that answered in place of the tool: nothing of the body ran.
-    pub(crate) fn replaced_by(&self) -> Option<Arc<str>> {
-        let name = self.answered_by.as_ref().filter(|_| self.attempts == 0)?;
-        Some(format!("middleware `{name}`").into())
-    }
-}
-
-/// The result of the cache lookup of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CacheStatus {
-    /// The result was cached.
-    Hit,
-    /// An identical call was in flight, and this one waited for it (single-flight).
-    Joined,
-    /// The result was not cached, so the call computed it.
-    Miss,
-}
-
-/// What the layers of one tool remember, across all runs and views.
-#[derive(Debug)]
-pub(crate) struct ToolLayers {
-    circuit: Arc<breaker::Circuit>,
-    rate: Option<Arc<rate::RateLimiter>>,
-}
-
-impl ToolLayers {
-    pub(crate) fn of(spec: &ToolSpec) -> Self {
-        Self {
-            circuit: Arc::default(),
-            rate: spec.rate.map(|rate| Arc::new(rate::RateLimiter::new(rate))),
-        }
-    }
-}
-
 /// What the layers of all tools share.
 #[derive(Debug)]
 pub(crate) struct RuntimeLayers {
     cache: Arc<cache::ResultCache>,
-    rate: Option<Arc<rate::RateLimiter>>,
+    rate: Option<Arc<RateLimiter>>,
     seed: u64,
 }
 
@@ -125,7 +69,7 @@ impl RuntimeLayers {
     pub(crate) fn new(config: &Config, seed: Option<u64>) -> Self {
         Self {
             cache: Arc::new(cache::ResultCache::new(config.max_cache)),
-            rate: config.rate.map(|rate| Arc::new(rate::RateLimiter::new(rate))),
+            rate: config.rate.map(|rate| Arc::new(RateLimiter::new(rate))),
             seed: seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         }
     }
@@ -181,47 +125,4 @@ pub(crate) fn listed(entry: &RegisteredTool, config: &Config) -> Vec<String> {
     let time = in_words(spec.timeout.unwrap_or(config.timeout));
     all.push(format!("timeout: {time}{}", tool_or_runtime(spec.timeout.is_some())));
     all
-}
-
-/// Writes a time as people say it: whole units where it has them, and never less than it is.
-pub(crate) fn in_words(time: Duration) -> String {
-    let millis = time.as_nanos().div_ceil(1_000_000);
-    let units = [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second")];
-    for (unit, word) in units {
-        if millis >= unit && millis.is_multiple_of(unit) {
-            let plural = if millis == unit { "" } else { "s" };
-            return format!("{} {word}{plural}", millis / unit);
-        }
-    }
-    match millis {
-        0..10_000 => format!("{millis} ms"),
-        _ => format!("{} seconds", millis.div_ceil(1_000)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_people_say_them() {
-        let of = |millis| in_words(Duration::from_millis(millis));
-        assert_eq!(
-            [0, 1, 999, 1_000, 1_500, 60_000, 90_000, 12_345, 7_200_000, 86_400_000].map(of),
-            [
-                "0 ms",
-                "1 ms",
-                "999 ms",
-                "1 second",
-                "1500 ms",
-                "1 minute",
-                "90 seconds",
-                "13 seconds",
-                "2 hours",
-                "1 day"
-            ]
-        );
-        assert_eq!(in_words(Duration::from_nanos(1)), "1 ms", "never less than it is");
-        assert!(in_words(Duration::MAX).ends_with("seconds"));
-    }
 }

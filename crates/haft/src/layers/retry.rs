@@ -48,7 +48,8 @@ pub(super) fn delay(
 /// author's own code does not answer twice alike.
 pub(super) fn decode(work: &Work<'_>) -> Result<Args, Failure> {
     let json = work.permitted.validated().arguments();
-    if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry, json)? {
+    if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry.secret_user(), json)?
+    {
         return Ok(args);
     }
     let broken = |why: String| {

@@ -17,8 +17,9 @@ use tokio::sync::Semaphore;
 
 use super::fill::Fill;
 use crate::{
-    layers::ToolLayers,
+    layer_state::ToolLayers,
     schema::Schema,
+    secrets::SecretUser,
     text::{estimate_tokens, json_size},
 };
 
@@ -275,6 +276,16 @@ impl RegisteredTool {
         tool.roots = &self.roots;
         tool.is_isolated = self.body.is_isolated();
         tool
+    }
+
+    /// Returns it as a user of secrets.
+    pub(crate) fn secret_user(&self) -> SecretUser<'_> {
+        SecretUser {
+            name: &self.name,
+            registered: &self.registered,
+            spec: &self.spec,
+            body: &*self.body,
+        }
     }
 
     /// Returns how many tokens its definition takes in a request, approximately: its name, its

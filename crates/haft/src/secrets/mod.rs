@@ -14,5 +14,5 @@ pub use haft_sanitize::{AddSecretError, KnownSecrets, Redactor, StreamRedactor};
 pub use self::store::Secrets;
 pub(crate) use self::{
     redact::{Redact, RuntimeRedactor, secret_arguments},
-    references::{resolve, secret_for_body},
+    references::{SecretUser, resolve, secret_for_body},
 };

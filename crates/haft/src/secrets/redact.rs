@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, ops::Deref, sync::Arc};
 
-use haft_core::{Effect, Effects, Failure, SharedStr, Verdict};
+use haft_core::{Effect, Effects, Failure, SharedStr, ToolContext, Verdict, host::HostContext};
 use haft_policy::Explanation;
 use haft_sanitize::{Redactor, redaction_mark};
 use serde_json::Value;
@@ -37,6 +37,11 @@ impl RuntimeRedactor {
     pub(crate) fn new(secrets: Secrets) -> Self {
         let redactor = Redactor::new(secrets.clone());
         Self { redactor, secrets, scanned: Arc::default() }
+    }
+
+    /// Returns the redactor for texts about a call: that of its runtime, if it belongs to one.
+    pub(crate) fn of(cx: &ToolContext) -> Self {
+        cx.service::<Self>().cloned().unwrap_or_default()
     }
 
     /// Returns the secrets of the runtime.

@@ -8,12 +8,14 @@
 
 use std::sync::Arc;
 
-use haft_core::{Args, Capability, Execution, Failure, FailureCode, Secret, ToolContext};
+use haft_core::{
+    Args, Body, Capability, Execution, Failure, FailureCode, Secret, ToolContext, ToolName,
+    ToolSpec,
+};
 use haft_sanitize::MAX_JSON_DEPTH;
 use serde_json::Value;
 
 use super::RuntimeRedactor;
-use crate::registry::RegisteredTool;
 
 const SCHEME: &str = "secret://";
 
@@ -22,23 +24,33 @@ pub(super) fn secret_name(text: &str) -> Option<&str> {
     text.strip_prefix(SCHEME)
 }
 
+/// The tool that would use a secret.
+#[derive(Clone, Copy)]
+pub(crate) struct SecretUser<'a> {
+    pub(crate) name: &'a ToolName,
+    /// The name it is registered by; secrets are added for this name.
+    pub(crate) registered: &'a ToolName,
+    pub(crate) spec: &'a ToolSpec,
+    pub(crate) body: &'a dyn Body,
+}
+
 /// Decodes the arguments with their secret references resolved; `None` if there are none. Done for
 /// every attempt, because each has its own instance.
 pub(crate) fn resolve(
     redactor: &RuntimeRedactor,
-    entry: &RegisteredTool,
+    tool: SecretUser<'_>,
     json: &Arc<Value>,
 ) -> Result<Option<Args>, Failure> {
     // Without secrets a reference is plain text, unless the tool declares that it uses secrets.
-    if redactor.secrets().is_empty() && !may_use_secrets(entry) {
+    if redactor.secrets().is_empty() && !may_use_secrets(tool.spec) {
         return Ok(None);
     }
     if !refers(json, MAX_JSON_DEPTH) {
         return Ok(None);
     }
     let mut whole = Value::clone(json);
-    fill(redactor, entry, &mut whole, MAX_JSON_DEPTH)?;
-    match entry.body().decode(&Arc::new(whole)) {
+    fill(redactor, tool, &mut whole, MAX_JSON_DEPTH)?;
+    match tool.body.decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
         // The decoder's message may contain the value it rejected.
         Err(failure) => Err(refusal(
@@ -50,25 +62,21 @@ pub(crate) fn resolve(
 }
 
 /// Returns a secret, if the tool may use it.
-fn secret(
-    redactor: &RuntimeRedactor,
-    entry: &RegisteredTool,
-    name: &str,
-) -> Result<Secret, Failure> {
-    if !may_use_secrets(entry) {
+fn secret(redactor: &RuntimeRedactor, tool: SecretUser<'_>, name: &str) -> Result<Secret, Failure> {
+    if !may_use_secrets(tool.spec) {
         return Err(refusal(
             FailureCode::Denied,
             &format!(
                 "`{}` does not declare `capabilities(secrets)`, so it cannot use secrets",
-                entry.name()
+                tool.name
             ),
         ));
     }
-    redactor.secrets().get(entry.registered().as_str(), name).ok_or_else(|| {
+    redactor.secrets().get(tool.registered.as_str(), name).ok_or_else(|| {
         let shown: String = name.chars().take(64).collect();
         refusal(
             FailureCode::InvalidValue,
-            &format!("`{}` has no secret called `{shown}`", entry.name()),
+            &format!("`{}` has no secret called `{shown}`", tool.name),
         )
         .with_next("use the name of a configured secret, or ask the user for its name")
     })
@@ -80,8 +88,8 @@ fn refusal(code: FailureCode, message: &str) -> Failure {
 }
 
 /// A tool that declares no capabilities is authorized as if it had all, but gets no secrets.
-fn may_use_secrets(entry: &RegisteredTool) -> bool {
-    entry.spec().capabilities.is_some_and(|all| all.has(Capability::Secrets))
+fn may_use_secrets(spec: &ToolSpec) -> bool {
+    spec.capabilities.is_some_and(|all| all.has(Capability::Secrets))
 }
 
 fn refers(data: &Value, depth: usize) -> bool {
@@ -95,22 +103,22 @@ fn refers(data: &Value, depth: usize) -> bool {
 
 fn fill(
     redactor: &RuntimeRedactor,
-    entry: &RegisteredTool,
+    tool: SecretUser<'_>,
     data: &mut Value,
     depth: usize,
 ) -> Result<(), Failure> {
     match data {
         Value::String(text) => {
             if let Some(name) = secret_name(text) {
-                *text = secret(redactor, entry, name)?.reveal().to_owned();
+                *text = secret(redactor, tool, name)?.reveal().to_owned();
             }
             Ok(())
         }
         Value::Array(items) if depth > 0 => {
-            items.iter_mut().try_for_each(|item| fill(redactor, entry, item, depth - 1))
+            items.iter_mut().try_for_each(|item| fill(redactor, tool, item, depth - 1))
         }
         Value::Object(map) if depth > 0 => {
-            map.values_mut().try_for_each(|value| fill(redactor, entry, value, depth - 1))
+            map.values_mut().try_for_each(|value| fill(redactor, tool, value, depth - 1))
         }
         _ => Ok(()),
     }
@@ -119,13 +127,13 @@ fn fill(
 /// Returns a secret to a body that requests it by name.
 pub(crate) fn secret_for_body(
     redactor: &RuntimeRedactor,
-    entry: Option<&Arc<RegisteredTool>>,
+    tool: Option<SecretUser<'_>>,
     cx: &ToolContext,
     name: &str,
 ) -> Result<Secret, Failure> {
     // The profile is set when the body starts: hooks and policies get no secret.
-    match entry {
-        Some(entry) if cx.profile().is_some() => secret(redactor, entry, name),
+    match tool {
+        Some(tool) if cx.profile().is_some() => secret(redactor, tool, name),
         _ => Err(refusal(FailureCode::Denied, "only the body of a running tool gets a secret")),
     }
 }

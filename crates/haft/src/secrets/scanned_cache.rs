@@ -5,9 +5,9 @@
 //! address cannot be reused while its entry exists. Any change of the secrets invalidates the
 //! cache.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use haft_core::SharedStr;
+use haft_core::{SharedStr, sync::lock};
 
 /// Number of cached strings; few rules decide most calls.
 const MAX_CACHED: usize = 16;
@@ -52,7 +52,7 @@ impl ScannedCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Scanned> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,7 +2,7 @@
 //! turn does for the context of a call.
 
 use std::{
-    any::Any,
+    any::{Any, TypeId},
     convert::Infallible,
     path::{Path, PathBuf},
     sync::{
@@ -21,11 +21,11 @@ use haft_core::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{cancellation::Cancellation, nested::nested, output_relay::OutputRelay, slots::Slots};
+use super::{cancellation::Cancellation, nested::nested, output_relay::OutputRelay};
 use crate::{
     budget::{BudgetReservation, too_deep},
     call::{self, Terms, ValidatedCall},
-    clock::{Clock, RuntimeClock},
+    concurrency::Slots,
     event::{Event, EventSource, Phase},
     parked::ParkedPhase,
     registry::ToolSnapshot,
@@ -391,7 +391,7 @@ impl Host for TurnCore {
     fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {
         secrets::secret_for_body(
             &self.inner.redactor,
-            self.snapshot.get(cx.tool_name().as_str()),
+            self.snapshot.get(cx.tool_name().as_str()).map(|tool| tool.secret_user()),
             cx,
             name,
         )
@@ -429,6 +429,11 @@ impl Host for TurnCore {
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(self)
     }
+
+    fn service(&self, kind: TypeId) -> Option<&dyn Any> {
+        let services: [&dyn Any; 2] = [&self.inner.redactor, &self.inner.clock];
+        services.into_iter().find(|service| (**service).type_id() == kind)
+    }
 }
 
 impl PathRules for TurnCore {
@@ -462,13 +467,5 @@ impl PathRules for TurnCore {
             Some(rules) => rules.denied_paths(roots, &self.scope, &now),
             None => Ok(DeniedPaths::default()),
         }
-    }
-}
-
-/// Returns the clock of a call: that of its runtime, if the call belongs to one.
-pub(crate) fn clock_of(cx: &ToolContext) -> Arc<dyn Clock> {
-    match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
-        Some(turn) => Arc::clone(&turn.inner.clock),
-        None => Arc::new(RuntimeClock),
     }
 }

@@ -117,12 +117,3 @@ impl<T> Launched<T> {
         }
     }
 }
-
-/// The error where there is no tokio runtime: calls need its timers and tasks.
-pub(crate) const NO_TOKIO_RUNTIME: &str =
-    "calls need a tokio runtime; run this inside `#[tokio::main]` or `block_on` of tokio";
-
-/// Returns whether this code runs inside a tokio runtime.
-pub(crate) fn in_tokio_runtime() -> bool {
-    Handle::try_current().is_ok()
-}

@@ -5,15 +5,9 @@
 //!
 //! INVARIANT: every call gets exactly one result, and results keep the model's order.
 
-mod key_set;
-mod conflict_set;
-mod plan;
-mod lock_table;
 #[cfg(test)]
 pub(crate) use self::scheduler::validate_call;
-mod threads;
 mod launch;
-mod slots;
 mod cancellation;
 mod output_relay;
 mod core;
@@ -25,9 +19,11 @@ mod scheduler;
 mod streaming;
 
 pub use crate::{
-    call::{AuthorizedCall, ValidatedCall},
+    call::AuthorizedCall,
+    concurrency::{BatchReason, BatchSlot, THREAD_NAME},
     parked::{ParkedCall, ParkedPhase},
     tool_result::{Origin, Truncation},
+    validate::ValidatedCall,
 };
 use std::{fmt, sync::Arc};
 
@@ -38,19 +34,14 @@ use haft_schema::Unexplained;
 use serde_json::Value;
 
 pub(crate) use self::{
-    core::{ConcurrencySlot, TurnCore, clock_of},
-    launch::{NO_TOKIO_RUNTIME, in_tokio_runtime, launch},
-    lock_table::{LockGuard, LockRequest, LockTable},
-    threads::Threads,
+    core::{ConcurrencySlot, TurnCore},
+    launch::launch,
 };
 pub use self::{
-    plan::{BatchReason, BatchSlot},
     scheduler::CallScheduler,
     streaming::{StreamingTurn, TurnOutput},
-    threads::THREAD_NAME,
 };
-pub(crate) use crate::call::redactor_of;
-use crate::{call, registry::ToolSnapshot, tool_result::ToolResult};
+use crate::{call, concurrency::Planner, registry::ToolSnapshot, tool_result::ToolResult};
 pub use haft_core::{Arguments, StopReason, ToolCall};
 
 /// The calls of one model response.
@@ -213,7 +204,7 @@ impl Turn {
     /// Returns the batch of each call, and why, without running anything.
     #[must_use]
     pub fn plan(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<PlannedCall> {
-        let mut planner = plan::Planner::default();
+        let mut planner = Planner::default();
         calls
             .into_iter()
             .map(|mut call| {

@@ -19,11 +19,11 @@ use super::{
     batch_hooks::{self, Due, before_batch, cleared},
     core::TurnCore,
     launch::{Begun, LoneCall, begin, launch, poll_once},
-    plan::Planner,
 };
 use crate::{
     budget::BudgetReservation,
     call::{self, RunningCall, ValidatedCall, validate},
+    concurrency::Planner,
     event::Event,
     parked::ParkedCall,
     tool_result::{BoxedResult, ToolResult},

@@ -24,7 +24,9 @@ impl TurnCore {
     /// Asks the hooks about a turn that begins.
     pub(crate) async fn before_turn(&self) {
         let facts = self.facts();
-        let (effects, broken) = around_turn(&self.inner, |hook| hook.before_turn(&facts)).await;
+        let (effects, broken) =
+            around_turn(&self.inner.hooks, &*self.inner.clock, |hook| hook.before_turn(&facts))
+                .await;
         let notes = self.apply_hook_effects(effects);
         self.set_host_notes(notes);
         if let Some((hook, why)) = broken {
@@ -50,8 +52,10 @@ impl TurnCore {
                 redactor: &self.inner.redactor,
             })
             .collect();
-        let (effects, broken) =
-            around_turn(&self.inner, |hook| hook.after_turn(&facts, &answered)).await;
+        let (effects, broken) = around_turn(&self.inner.hooks, &*self.inner.clock, |hook| {
+            hook.after_turn(&facts, &answered)
+        })
+        .await;
         drop(answered);
         let notes = self.apply_hook_effects(effects);
         if let Some(first) = answers.first_mut() {

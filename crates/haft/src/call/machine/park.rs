@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::{
     super::validate::{self, Terms},
-    Arc, AuthorizedCall, CallMachine, Failure, FailureCode, Step, ToolContext,
-    TurnCore, ValidatedCall, authorize,
+    Arc, AuthorizedCall, CallMachine, Failure, FailureCode, Step, ToolContext, TurnCore,
+    ValidatedCall, authorize,
 };
 use crate::{
     parked::{ParkedCall, ParkedPhase, ParkedState},

@@ -19,8 +19,10 @@ use std::{
 use haft_core::{Failure, FailureCode, Rate, sync::lock};
 use tokio::sync::Notify;
 
-use super::in_words;
-use crate::{clock::Clock, host_code::after};
+use crate::{
+    clock::{Clock, after},
+    text::in_words,
+};
 
 /// Threads may arrive here in another order than they read the clock. An earlier moment within this
 /// span is not a clock that was set back, so that no time is counted twice.
@@ -185,7 +187,7 @@ impl Drop for QueueSlot {
 }
 
 /// The failure of a call that would still wait at its deadline.
-pub(super) fn refused(limiter: &RateLimiter, tool: Option<&str>, wait: Duration) -> Failure {
+pub(crate) fn refused(limiter: &RateLimiter, tool: Option<&str>, wait: Duration) -> Failure {
     let rate = limiter.rate;
     let who = tool.map_or_else(|| "all tools together".to_owned(), |tool| format!("`{tool}`"));
     let often = match rate.count {

@@ -7,12 +7,13 @@
 //!
 //! INVARIANT: a `ValidatedCall` exists only for arguments that the tool's schema accepts.
 
+mod resolve;
+
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{
     Args, Arguments, CallProfile, Execution, Failure, FailureCode, Output, ToolCall, ToolContext,
-    ToolName, Verdict,
-    host::{CallOverrides, HostContext},
+    Verdict, host::CallOverrides,
 };
 use haft_policy::{PolicyRequest, TaintTracker};
 use haft_schema::{
@@ -20,13 +21,12 @@ use haft_schema::{
 };
 use serde_json::{Map, Value};
 
+pub(crate) use self::resolve::{resolve, with_schema};
 use crate::{
     clock::{Clock, RuntimeClock},
     host_code::{after, caught},
-    registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
+    registry::RegisteredTool,
     secrets::{Redactor, RuntimeRedactor},
-    text::shortened,
-    turn::TurnCore,
 };
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is moved through every
@@ -68,14 +68,6 @@ pub(crate) struct Added {
     pub(crate) answered: Option<Result<Output, Failure>>,
     /// What the host says about the time of this one call.
     pub(crate) limits: Option<Box<CallOverrides>>,
-}
-
-/// What takes secrets out of texts about a call: the runtime's, where the call is one of ours.
-pub(crate) fn redactor_of(cx: &ToolContext) -> RuntimeRedactor {
-    match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
-        Some(turn) => turn.inner.redactor.clone(),
-        None => RuntimeRedactor::default(),
-    }
 }
 
 /// On which terms calls are taken in.
@@ -131,13 +123,13 @@ impl ValidatedCall {
     /// Redacts other arguments for this call in the same way, such as a proposed edit.
     #[must_use]
     pub fn redact_arguments(&self, arguments: &Arc<Value>) -> Arc<Value> {
-        redactor_of(&self.0.cx).arguments(self.0.entry.input(), arguments)
+        RuntimeRedactor::of(&self.0.cx).arguments(self.0.entry.input(), arguments)
     }
 
     /// Returns the redactor for texts about this call.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        Redactor::clone(&redactor_of(&self.0.cx))
+        Redactor::clone(&RuntimeRedactor::of(&self.0.cx))
     }
 
     /// Returns what this call would do.
@@ -233,7 +225,7 @@ impl ValidatedCall {
     }
 
     /// Sets the repairs of a call that was parked.
-    pub(super) fn set_repairs(&mut self, repairs: Vec<Repair>) {
+    pub(crate) fn set_repairs(&mut self, repairs: Vec<Repair>) {
         self.0.repairs = (!repairs.is_empty()).then(|| repairs.into());
     }
 
@@ -242,11 +234,11 @@ impl ValidatedCall {
     }
 
     /// Sets the verdict. Only the authorization does so.
-    pub(super) fn set_verdict(&mut self, verdict: Verdict) {
+    pub(crate) fn set_verdict(&mut self, verdict: Verdict) {
         self.0.verdict = verdict;
     }
 
-    pub(super) fn verdict(&self) -> &Verdict {
+    pub(crate) fn verdict(&self) -> &Verdict {
         &self.0.verdict
     }
 
@@ -294,53 +286,6 @@ impl std::fmt::Debug for ValidatedCall {
             .field("profile", &self.0.profile)
             .finish_non_exhaustive()
     }
-}
-
-/// Finds the tool that a name means in this snapshot.
-#[inline(always)]
-pub(crate) fn resolve(
-    snapshot: &ToolSnapshot,
-    name: &ToolName,
-) -> Result<Arc<RegisteredTool>, Failure> {
-    match snapshot.find(name.as_str()) {
-        Found::Entry(entry) => Ok(Arc::clone(entry)),
-        Found::Withheld(HiddenReason::NeedsInteraction) => Err(Failure::new(
-            FailureCode::NeedsInteraction,
-            format!("`{name}` needs user interaction, and no approver is configured"),
-        )
-        .with_next("continue without it, or say in your answer what you would have asked")),
-        Found::Withheld(why) => {
-            Err(Failure::new(FailureCode::NotOffered, format!("`{name}` is not offered: {why}"))
-                .with_next("call a tool from your list of tools"))
-        }
-        Found::Nothing(near) => {
-            let failure = Failure::new(
-                FailureCode::UnknownTool,
-                format!("there is no tool called `{}`", shortened(name.as_str(), MAX_NAME_CHARS)),
-            );
-            Err(match near {
-                Some(near) => {
-                    failure.with_next(format!("did you mean `{near}`? call it by that name"))
-                }
-                None => failure.with_next("call a tool from your list of tools"),
-            })
-        }
-    }
-}
-
-/// Adds the schema of a tool to a failure of its arguments. The model has not seen the schema of a
-/// deferred tool.
-#[cold]
-pub(crate) fn with_schema(entry: &RegisteredTool, failure: Failure) -> Failure {
-    let is_invalid =
-        matches!(failure.code(), FailureCode::BadArguments | FailureCode::UnparseableArguments);
-    let schema = entry.input_schema().to_string();
-    if !is_invalid || schema.len() > MAX_SCHEMA_BYTES {
-        return failure;
-    }
-    let name = entry.name();
-    let message = format!("{}\nThe schema of `{name}`: {schema}", failure.message());
-    failure.with_message(message)
 }
 
 /// Takes a call in for a tool that is already resolved.
@@ -429,7 +374,7 @@ fn take_in(
         repairs.extend(steps);
         text = None;
     }
-    // What a default adds must fit as well; the schema's author may have slipped below the top level.
+    // What a default adds must fit as well; its author may have slipped below the top level.
     if entry.fill().apply(&mut json) {
         if !schema.is_valid(&json) {
             return Err(refused(json));
@@ -501,10 +446,6 @@ fn without_secret(schema: &Schema, failure: Failure) -> Failure {
 
 /// Data is nested no deeper than text may be.
 const MAX_DEPTH: usize = 128;
-/// The longest schema in a message, in bytes. A longer one is shown from the next turn on.
-const MAX_SCHEMA_BYTES: usize = 8_000;
-/// Maximum length of a tool name in a message, in characters: a model may have written a page.
-const MAX_NAME_CHARS: usize = 80;
 
 /// Whether data is no larger than its text may be. Counts roughly, and stops when it is clear.
 fn fits(key: &str, value: &Value, left: &mut usize, depth: usize) -> bool {

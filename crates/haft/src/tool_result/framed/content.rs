@@ -11,8 +11,7 @@ use haft_core::{Block, FailureCode};
 use haft_dialect::{RenderResult, ResultBlock, ResultContent, block_text};
 use haft_sanitize::escape_invisible;
 
-use super::Framed;
-use crate::tool_result::{Answer, ToolResult};
+use super::{Answer, Framed, ToolResult};
 
 impl RenderResult for ToolResult {
     fn call_id(&self) -> &str {

@@ -8,13 +8,13 @@ use haft_core::{
     ToolContext, ToolSpec, host::HostContext, schemars::JsonSchema, serde::Deserialize,
 };
 
-use super::{
-    Artifact, ArtifactId, Owner, ReadArtifactError, ResultPage, ResultPosition, ResultQuery,
+use crate::{
+    artifact::{
+        Artifact, ArtifactId, Owner, READER, ReadArtifactError, ResultPage, ResultPosition,
+        ResultQuery,
+    },
+    turn::TurnCore,
 };
-use crate::turn::TurnCore;
-
-/// The tool's name.
-pub(crate) const NAME: &str = "read_result";
 
 /// Maximum length of one page, in characters: a few thousand tokens.
 const MAX_PAGE_CHARS: usize = 16_000;
@@ -73,7 +73,7 @@ impl Tool for ReadResult {
 
     fn spec(&self) -> ToolSpec {
         let mut spec = ToolSpec::new(
-            NAME,
+            READER,
             "Reads a result that was too large to show in full: some lines (`offset`, `limit`), \
              the lines that match a `pattern`, or the target of a JSON `pointer`. Each answer \
              says how to continue.",
