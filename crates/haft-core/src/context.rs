@@ -39,7 +39,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::running_work::Lease;
+use self::running_work::{KeptResources, Lease};
 use crate::{
     CallId, CallProfile, Failure, FailureCode, Label, Operation, Output, RemainingBudget, RunId,
     RunState, Scope, Secret, SharedMap, State, ToolName,
@@ -55,26 +55,40 @@ struct Inner {
     requested_name: ToolName,
     tool_name: ToolName,
     stopped: AtomicBool,
-    stop_reason: OnceLock<(FailureCode, String)>,
     /// The joined label of nested results, as `Label::to_bits`.
     nested_label: AtomicU8,
-    /// Created on first use: most bodies never need it.
-    token: OnceLock<CancellationToken>,
     /// Set by the host when the body starts.
     started: OnceLock<StartedBody>,
-    /// Set by the host if the deadline becomes known after the start.
-    deadline: OnceLock<Instant>,
     attempt: AtomicU32,
     host: Arc<dyn Host>,
     /// Created on first use: most calls report no progress and defer nothing.
     extra: OnceLock<Box<reporting::Extra>>,
     lease: Lease,
-    nested_slot: OnceLock<Arc<Semaphore>>,
+    /// Created on first use: most calls end without a wait.
+    rare: OnceLock<Box<RareState>>,
     nested: AtomicU32,
     /// The call that this is an attempt of. `None` for the call itself.
     attempt_of: Option<ToolContext>,
     /// The position of the call in a journal, so that the journal need not search for it.
     journal_position: AtomicU64,
+}
+
+/// State of calls that wait, are cancelled, or have work that outlives them.
+#[derive(Default)]
+struct RareState {
+    stop_reason: OnceLock<(FailureCode, String)>,
+    token: OnceLock<CancellationToken>,
+    /// Set by the host if the deadline becomes known after the start.
+    deadline: OnceLock<Instant>,
+    nested_slot: OnceLock<Arc<Semaphore>>,
+    kept: KeptResources,
+}
+
+impl Inner {
+    /// Returns the rare state, which is made now if there is none.
+    fn rare(&self) -> &RareState {
+        self.rare.get_or_init(Box::default)
+    }
 }
 
 /// What is known about a call when its body starts.
@@ -242,7 +256,7 @@ impl ToolContext {
     pub fn deadline(&self) -> Option<Instant> {
         let call = self.call_state();
         let at_start = call.started.get().and_then(|started| started.deadline);
-        at_start.or_else(|| call.deadline.get().copied())
+        at_start.or_else(|| call.rare.get()?.deadline.get().copied())
     }
 
     /// Returns how long this call may still take.
@@ -268,9 +282,13 @@ impl ToolContext {
     /// Returns the cancellation token of this call.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        let token = self.0.token.get_or_init(|| match &self.0.attempt_of {
+        let token = self.0.rare().token.get_or_init(|| match &self.0.attempt_of {
             Some(call) => call.cancellation().child_token(),
-            None => CancellationToken::new(),
+            None => {
+                // From now on a cancellation of the run must reach this call.
+                Arc::clone(&self.0.host).watch();
+                CancellationToken::new()
+            }
         });
         // `stop` sets the flag and then reads the token. We create the token and then read the
         // flag. With both fences, at least one side sees the other, so no cancellation is lost.
@@ -286,6 +304,7 @@ impl ToolContext {
     pub fn is_cancelled(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
             || self.0.attempt_of.as_ref().is_some_and(ToolContext::is_cancelled)
+            || self.0.host.is_cancelled()
     }
 
     /// Waits until this call is cancelled.
@@ -306,7 +325,8 @@ impl ToolContext {
     /// Returns why this call was cancelled, if it was.
     #[must_use]
     pub fn stop_reason(&self) -> Option<(FailureCode, &str)> {
-        let why = self.0.stop_reason.get().map(|(code, why)| (*code, why.as_str()));
+        let why = self.0.rare.get().and_then(|rare| rare.stop_reason.get());
+        let why = why.map(|(code, why)| (*code, why.as_str()));
         why.or_else(|| self.0.attempt_of.as_ref()?.stop_reason())
     }
 

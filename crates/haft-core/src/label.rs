@@ -62,12 +62,14 @@ impl Label {
 
 impl Label {
     /// Returns it as a number, for an atomic.
-    pub(crate) fn to_bits(self) -> u8 {
+    #[must_use]
+    pub fn to_bits(self) -> u8 {
         (self.trust as u8) << 4 | self.confidentiality as u8
     }
 
     /// Returns the label of a number; of an unknown number the strictest.
-    pub(crate) fn from_bits(bits: u8) -> Self {
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Self {
         Self {
             trust: match bits >> 4 {
                 0 => Trust::Trusted,

@@ -9,7 +9,10 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use haft_core::{CallId, Confidentiality, Label, ToolName, Trust, host::RandomState};
@@ -22,8 +25,10 @@ use super::{
 };
 
 /// What a run has read, and what its user has written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TaintTracker {
+    /// The join of all labels, as `Label::to_bits`, so that it is read without the lock.
+    label: AtomicU8,
     own: Mutex<Inner>,
     /// The tracker of the parent run, which records the same.
     over: Option<Arc<TaintTracker>>,
@@ -44,6 +49,12 @@ struct Inner {
     shown: HashMap<ToolName, Shown, RandomState>,
     /// There were more tools than can be remembered.
     too_many: bool,
+}
+
+impl Default for TaintTracker {
+    fn default() -> Self {
+        Self { label: AtomicU8::new(Label::CLEAN.to_bits()), own: Mutex::default(), over: None }
+    }
 }
 
 impl Default for Inner {
@@ -150,13 +161,18 @@ impl TaintTracker {
     /// Makes the tracker of a sub-run, which starts with all that the parent has read.
     #[must_use]
     pub fn child_of(over: &Arc<TaintTracker>) -> Self {
-        Self { own: Mutex::new(over.lock().clone()), over: Some(Arc::clone(over)) }
+        let own = over.lock().clone();
+        Self {
+            label: AtomicU8::new(own.label.to_bits()),
+            own: Mutex::new(own),
+            over: Some(Arc::clone(over)),
+        }
     }
 
     /// Returns the join of what was read.
     #[must_use]
     pub fn label(&self) -> Label {
-        self.lock().label
+        Label::from_bits(self.label.load(Ordering::Acquire))
     }
 
     /// Records that something with this label was read, and its text. Only untrusted text is kept.
@@ -170,7 +186,10 @@ impl TaintTracker {
         let is_whole = text.len() <= MAX_UNTRUSTED_BYTES;
         let mut next = Some(self);
         while let Some(seen) = next {
-            seen.lock().read(reading, kept, is_whole);
+            let mut own = seen.lock();
+            own.read(reading, kept, is_whole);
+            seen.label.store(own.label.to_bits(), Ordering::Release);
+            drop(own);
             next = seen.over.as_deref();
         }
     }

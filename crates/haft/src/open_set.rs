@@ -10,8 +10,12 @@ use slab::Slab;
 pub(crate) struct OpenSet<T>(Mutex<Slab<Weak<T>>>);
 
 impl<T> OpenSet<T> {
+    /// Adds a value, and returns its key.
+    pub(crate) fn add(&self, value: &Arc<T>) -> usize {
+        lock(&self.0).insert(Arc::downgrade(value))
+    }
+
     /// Makes a value that knows its key, and adds it.
-    #[inline(always)]
     pub(crate) fn add_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> Arc<T> {
         let mut open = lock(&self.0);
         let entry = open.vacant_entry();
@@ -21,7 +25,6 @@ impl<T> OpenSet<T> {
     }
 
     /// Removes the value with this key.
-    #[inline(always)]
     pub(crate) fn remove(&self, key: usize) {
         let removed = lock(&self.0).try_remove(key);
         drop(removed);

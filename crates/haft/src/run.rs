@@ -50,7 +50,7 @@ pub(crate) struct RunCore {
     cancelled: AtomicBool,
     /// Why no more calls of this run may start.
     halted: OnceLock<String>,
-    /// The open turns.
+    /// The turns with calls that wait. Other calls look at `cancelled` and `halted` themselves.
     turns: OpenSet<TurnCore>,
     base: Scope,
     /// Hierarchical number of the run, independent of its id: `3.1` is the first sub-run of the
@@ -174,14 +174,15 @@ impl RunCore {
         TurnCore::new(self, snapshot, scope, source, spent)
     }
 
-    /// Makes a turn from its key, and registers it, so that cancelling the run reaches it.
-    #[inline(always)]
-    pub(crate) fn begin(&self, make: impl FnOnce(usize) -> Arc<TurnCore>) -> Arc<TurnCore> {
-        let turn = self.turns.add_with(make);
-        if self.cancelled.load(Ordering::SeqCst) {
-            turn.abort();
-        }
-        turn
+    /// Registers a turn whose calls wait, so that cancelling or halting the run reaches them.
+    /// Returns its key.
+    pub(crate) fn watch(&self, turn: &Arc<TurnCore>) -> usize {
+        self.turns.add(turn)
+    }
+
+    /// Returns whether the run is cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Removes a turn that has ended.

@@ -66,6 +66,13 @@ pub trait Host: Send + Sync + 'static {
     fn max_result_bytes(&self) -> usize {
         8 << 20
     }
+    /// Returns whether the run of this host is cancelled, so that all its calls are.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+    /// Starts to watch for a cancellation of all calls. It is called before a call waits for its
+    /// cancellation; the host then cancels the call's context.
+    fn watch(self: Arc<Self>) {}
     /// Returns itself as `Any`, for a runtime that downcasts to its own type.
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
         None

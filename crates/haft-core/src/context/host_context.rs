@@ -73,17 +73,17 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Cancels this call, with a reason. The first reason is kept.
     fn stop(&self, code: FailureCode, why: &str) {
         let inner = &self.tool_context().0;
-        let _ = inner.stop_reason.set((code, why.to_owned()));
+        let _ = inner.rare().stop_reason.set((code, why.to_owned()));
         inner.stopped.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if let Some(token) = inner.token.get() {
+        if let Some(token) = inner.rare().token.get() {
             token.cancel();
         }
     }
 
     /// Sets the deadline of the call. The first value is kept.
     fn set_deadline(&self, deadline: Instant) {
-        let _ = self.tool_context().call_state().deadline.set(deadline);
+        let _ = self.tool_context().call_state().rare().deadline.set(deadline);
     }
 
     /// Sets what is known when the body starts: the profile of the call, whether it was allowed
@@ -112,7 +112,8 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls
     /// of the same tool, so that they cannot deadlock.
     fn nested_slot(&self) -> &Arc<Semaphore> {
-        self.tool_context().call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
+        let rare = self.tool_context().call_state().rare();
+        rare.nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
     }
 
     /// Adds the taint label of a nested call's result: this call has read it.
@@ -148,10 +149,10 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// called and `held` is kept until that work ends. A body that could not be cancelled keeps its
     /// locks this way.
     fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
-        let lease = &self.tool_context().call_state().lease;
-        if lease.end() {
+        let call = self.tool_context().call_state();
+        if call.lease.end() {
             abandon(&held);
-            lease.keep(Box::new(held));
+            call.rare().kept.keep(Box::new(held), &call.lease);
         }
     }
 
@@ -312,16 +313,13 @@ impl HostContext for ToolContext {
             requested_name,
             tool_name,
             stopped: AtomicBool::new(false),
-            stop_reason: OnceLock::new(),
             nested_label: AtomicU8::new(Label::CLEAN.to_bits()),
-            token: OnceLock::new(),
             started: OnceLock::new(),
-            deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
             host,
             extra: OnceLock::new(),
             lease: Lease::default(),
-            nested_slot: OnceLock::new(),
+            rare: OnceLock::new(),
             nested: AtomicU32::new(0),
             attempt_of: None,
             journal_position: AtomicU64::new(0),

@@ -8,20 +8,41 @@ use std::{
     fmt,
     sync::{
         Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering, fence},
     },
 };
 
 use super::ToolContext;
 use crate::sync::lock;
 
-/// Counts the running work of a call, and holds its resources until that work has ended. Most calls
-/// have no such work; they pay for one atomic operation.
+/// Counts the running work of a call. Most calls have no such work; they pay for one atomic
+/// operation.
 #[derive(Default)]
 pub(super) struct Lease {
     /// How much work runs, and `ENDED`.
     state: AtomicU32,
-    kept: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+/// Resources of a call that are held until its work has ended.
+#[derive(Default)]
+pub(super) struct KeptResources(Mutex<Vec<Box<dyn Any + Send>>>);
+
+impl KeptResources {
+    /// Holds resources until the last work has ended, which may be now.
+    pub(super) fn keep(&self, held: Box<dyn Any + Send>, lease: &Lease) {
+        lock(&self.0).push(held);
+        // The work may have ended before the resources were stored. It ends and then looks here; we
+        // store and then look at its state. With both fences, at least one side sees the other.
+        fence(Ordering::SeqCst);
+        if !lease.is_running() {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        let kept = std::mem::take(&mut *lock(&self.0));
+        drop(kept);
+    }
 }
 
 /// The call has its result. No new work may start under it.
@@ -39,26 +60,12 @@ impl Lease {
         self.state.fetch_or(ENDED, Ordering::SeqCst) & !ENDED > 0
     }
 
-    /// Holds resources until the last work has ended, which may be now.
-    pub(super) fn keep(&self, held: Box<dyn Any + Send>) {
-        lock(&self.kept).push(held);
-        // The work may have ended before the resources were stored.
-        if !self.is_running() {
-            self.release();
-        }
-    }
-
     pub(super) fn is_running(&self) -> bool {
         self.state.load(Ordering::SeqCst) & !ENDED > 0
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.state.load(Ordering::SeqCst) & ENDED > 0
-    }
-
-    fn release(&self) {
-        let kept = std::mem::take(&mut *lock(&self.kept));
-        drop(kept);
     }
 }
 
@@ -68,10 +75,14 @@ pub struct RunningWork(pub(super) ToolContext);
 
 impl Drop for RunningWork {
     fn drop(&mut self) {
-        let lease = &self.0.call_state().lease;
-        // Resources are kept only after the call has ended.
-        if lease.state.fetch_sub(1, Ordering::SeqCst) == ENDED | 1 {
-            lease.release();
+        let call = self.0.call_state();
+        // Resources are kept only after the call has ended. If none are kept yet, the call sees
+        // that the work has ended, and keeps none.
+        if call.lease.state.fetch_sub(1, Ordering::SeqCst) == ENDED | 1 {
+            fence(Ordering::SeqCst);
+            if let Some(rare) = call.rare.get() {
+                rare.kept.release();
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     host_code::timed,
     layers::Outcome,
     runtime::Inner,
-    text::{json_size, nth_char},
+    text::{head, json_size, nth_char},
     tool_result::Truncation,
     turn::TurnCore,
 };
@@ -270,7 +270,7 @@ impl Whole {
     /// Returns a preview of at most this many characters, and how many of them are of the result.
     fn shown(
         &self,
-        room: usize,
+        max_chars: usize,
         kept: &Result<ArtifactMeta, NotKept>,
         reader: Option<&str>,
     ) -> (usize, Vec<Block>) {
@@ -278,16 +278,17 @@ impl Whole {
         match &self.form {
             Form::Text => {
                 let text = str::from_utf8(&self.body).unwrap_or_default();
-                let (shown, text) = notice.between(text, room);
+                let (shown, text) = notice.between(text, max_chars);
                 (shown, vec![Block::text(text)])
             }
             Form::Data(data) | Form::Written(data) => {
-                let Some(below) = notice.below(room) else {
-                    let preview = artifact::fit(data, room);
-                    let shown = artifact::rendered_chars(&preview);
-                    return (shown, vec![Block::text(preview.to_string())]);
+                let Some(below) = notice.below(max_chars) else {
+                    // Even `[]` may be too long.
+                    let preview = artifact::fit(data, max_chars).to_string();
+                    let text = head(&preview, max_chars);
+                    return (text.chars().count(), vec![Block::text(text)]);
                 };
-                let preview = artifact::fit(data, room - below.room);
+                let preview = artifact::fit(data, max_chars - below.room);
                 let shown = artifact::rendered_chars(&preview);
                 let block = match self.form {
                     Form::Written(_) => Block::text(preview.to_string()),

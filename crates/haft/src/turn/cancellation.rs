@@ -222,8 +222,22 @@ impl TurnCore {
             .max_by_key(|outer| outer.call_id().as_str().len())
     }
 
+    /// Applies a cancellation or halt of the run to a turn that the run did not know.
+    pub(super) fn apply_stop_of_run(&self) {
+        if self.run.is_cancelled() {
+            self.abort();
+        }
+        if self.run.halted().is_some() {
+            self.halt();
+        }
+    }
+
     /// Returns whether this call must not start or go on.
+    #[inline]
     pub(crate) fn is_stopped(&self, cx: &ToolContext) -> bool {
+        if self.run.halted().is_some() {
+            self.stop_if_halted(cx);
+        }
         cx.is_cancelled()
             || (self.cancellation.interrupted.load(Ordering::SeqCst)
                 && !cx.call_id().looks_nested())

@@ -37,8 +37,8 @@ use crate::{
 
 /// What all calls of one turn share.
 pub(crate) struct TurnCore {
-    /// Its key among the open turns of the run.
-    key: usize,
+    /// Its key among the open turns of the run, once a call waits.
+    key: OnceLock<usize>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: ToolSnapshot,
@@ -69,7 +69,9 @@ const MAX_INVALID_TURNS: u32 = 3;
 
 impl Drop for TurnCore {
     fn drop(&mut self) {
-        self.run.end_turn(self.key);
+        if let Some(key) = self.key.get() {
+            self.run.end_turn(*key);
+        }
     }
 }
 
@@ -82,23 +84,20 @@ impl TurnCore {
         event_source: Option<Arc<EventSource>>,
         exhausted: Option<Failure>,
     ) -> Arc<Self> {
-        let make = |key| {
-            Arc::new(Self {
-                key,
-                exhausted,
-                inner: Arc::clone(&run.inner),
-                snapshot,
-                scope,
-                event_source: event_source.map(OnceLock::from).unwrap_or_default(),
-                slots: Slots::new(run.inner.config.max_concurrency),
-                end: MessageEnd::default(),
-                host_notes: OnceLock::new(),
-                cancellation: Cancellation::default(),
-                output: OutputRelay::default(),
-                run: Arc::clone(run),
-            })
-        };
-        run.begin(make)
+        Arc::new(Self {
+            key: OnceLock::new(),
+            exhausted,
+            inner: Arc::clone(&run.inner),
+            snapshot,
+            scope,
+            event_source: event_source.map(OnceLock::from).unwrap_or_default(),
+            slots: Slots::new(run.inner.config.max_concurrency),
+            end: MessageEnd::default(),
+            host_notes: OnceLock::new(),
+            cancellation: Cancellation::default(),
+            output: OutputRelay::default(),
+            run: Arc::clone(run),
+        })
     }
 
     /// Makes the context of one call.
@@ -316,6 +315,9 @@ impl MessageEnd {
             StopReason::Refused => 3,
             StopReason::Unknown => 4,
         };
+        if self.get().is_some() {
+            return;
+        }
         let set = self.stop.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
         if set.is_ok() && self.is_awaited.load(Ordering::SeqCst) {
             self.notify.notify_waiters();
@@ -424,6 +426,16 @@ impl Host for TurnCore {
 
     fn max_result_bytes(&self) -> usize {
         self.inner.config.max_result
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.run.is_cancelled()
+    }
+
+    fn watch(self: Arc<Self>) {
+        self.key.get_or_init(|| self.run.watch(&self));
+        // The run may have been cancelled or halted before it knew this turn.
+        self.apply_stop_of_run();
     }
 
     fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {

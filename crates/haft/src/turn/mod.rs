@@ -15,6 +15,7 @@ mod nested;
 mod turn_hooks;
 mod batch_hooks;
 mod call_ids;
+mod row;
 mod scheduler;
 mod streaming;
 

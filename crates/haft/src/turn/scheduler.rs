@@ -9,8 +9,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{
-    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, StopReason, ToolCall,
-    ToolContext, ToolName,
+    BoxFuture, CallId, Execution, Failure, FailureCode, StopReason, ToolCall, ToolContext, ToolName,
 };
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -19,14 +18,15 @@ use super::{
     batch_hooks::{self, Due, before_batch, cleared},
     core::TurnCore,
     launch::{Begun, LoneCall, begin, launch, poll_once},
+    row::{Row, State},
 };
 use crate::{
-    budget::BudgetReservation,
-    call::{self, RunningCall, ValidatedCall, validate},
+    call::{self, RunningCall},
     concurrency::Planner,
     event::Event,
     parked::ParkedCall,
     tool_result::{BoxedResult, ToolResult},
+    validate::{self, ValidatedCall},
 };
 
 /// Accepts the calls of one response, one by one.
@@ -59,22 +59,6 @@ pub struct CallScheduler {
 
 /// The end of a call in a task, with its row.
 type InFlight = BoxFuture<'static, (usize, Option<BoxedResult>)>;
-
-pub(super) struct Row {
-    pub(super) id: CallId,
-    called: ToolName,
-    batch: usize,
-    state: State,
-    reservation: Option<Box<BudgetReservation>>,
-    /// How a call that was parked goes on.
-    resume: Option<Box<call::Resume>>,
-}
-
-enum State {
-    Waiting(Result<ValidatedCall, Failure>, ToolContext),
-    Flying,
-    Done(BoxedResult),
-}
 
 /// Finds the tool of a call, makes its context, and validates it.
 #[inline(always)]
@@ -493,21 +477,6 @@ impl CallScheduler {
                     .snapshot
                     .get(result.tool_name().as_str())
                     .is_some_and(|entry| entry.spec().abort_siblings))
-    }
-}
-
-impl Row {
-    /// Whether the call may start before the end of the message: a read. What was repaired waits
-    /// too: a message that turns out to be cut off must not have run anything that was not written
-    /// as it should be.
-    fn may_start_early(&self) -> bool {
-        match &self.state {
-            State::Waiting(Ok(call), _) => {
-                call.profile().class == ConcurrencyClass::ReadOnly && call.repairs().is_empty()
-            }
-            State::Waiting(Err(_), _) => true,
-            State::Flying | State::Done(_) => false,
-        }
     }
 }
 

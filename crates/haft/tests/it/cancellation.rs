@@ -187,6 +187,36 @@ async fn a_run_can_be_cancelled_as_a_whole() {
     assert_eq!(answers[0].execution(), Execution::NotStarted);
 }
 
+/// A turn registers with its run only when a call waits. A body that never waits sees the
+/// cancellation too.
+#[tokio::test]
+async fn body_in_its_first_poll_sees_the_cancellation_of_the_run() {
+    let (started, has_started) = mpsc::channel();
+    let busy = DynTool::new(read("busy"), open_schema(), move |_, cx| {
+        let _ = started.send(());
+        let mut checks = 0;
+        while !cx.is_cancelled() && checks < 5_000 {
+            checks += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let seen = cx.is_cancelled();
+        async move { if seen { Err(Failure::failed("stopped")) } else { Ok("never cancelled") } }
+    });
+    let run = permissive(vec![busy]).build().unwrap().run();
+    let other = run.clone();
+    let canceller = std::thread::spawn(move || {
+        has_started.recv().unwrap();
+        other.cancel();
+    });
+    let turn = run.turn().await.unwrap();
+    let results = turn.run(calls("busy busy")).await;
+    canceller.join().unwrap();
+    let codes: Vec<_> = results.iter().map(|r| r.failure().unwrap().code()).collect();
+    assert_eq!(codes, [FailureCode::Cancelled, FailureCode::Cancelled]);
+    assert_eq!(results[0].execution(), Execution::Completed);
+    assert_eq!(results[1].execution(), Execution::NotStarted, "it had not begun");
+}
+
 #[tokio::test(start_paused = true)]
 async fn siblings_are_isolated_unless_a_failing_body_may_abort_them() {
     let tools = |aborts: bool| {
