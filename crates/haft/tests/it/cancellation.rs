@@ -190,6 +190,7 @@ async fn a_run_can_be_cancelled_as_a_whole() {
 /// A turn registers with its run only when a call waits. A body that never waits sees the
 /// cancellation too.
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a body that blocks, and a thread that cancels")]
 async fn body_in_its_first_poll_sees_the_cancellation_of_the_run() {
     let (started, has_started) = mpsc::channel();
     let busy = DynTool::new(read("busy"), open_schema(), move |_, cx| {
