@@ -3,6 +3,7 @@
 //! `build` validates everything; it is the last place where a setup mistake can appear.
 
 mod access;
+mod policy;
 
 use std::{
     fmt,
@@ -14,8 +15,9 @@ use haft_core::{
     Arguments, DependencyKind, Error, ErrorKind, Failure, FailureCode, Output, RunId, Secret,
     ToolCall, TypeMap,
 };
-use haft_policy::{Budget, DefaultPolicy, Policy};
+use haft_policy::{Budget, Policy};
 
+pub(crate) use self::policy::RuntimePolicy;
 use crate::{
     approval::{ApprovalQueue, Approver, GrantStore},
     artifact::{Artifacts, RuntimeArtifacts},
@@ -42,7 +44,7 @@ pub(crate) struct Inner {
     pub(crate) registry: ToolRegistry,
     /// Default working directory of a run.
     pub(crate) workspace: Option<Arc<Path>>,
-    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) policy: RuntimePolicy,
     pub(crate) guards: Vec<NamedGuard>,
     pub(crate) hooks: Vec<NamedHook>,
     pub(crate) middleware: Vec<Around>,
@@ -284,7 +286,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the policy. The default is [`DefaultPolicy`].
+    /// Sets the policy. The default is [`DefaultPolicy`](crate::policy::DefaultPolicy).
     pub fn policy(mut self, policy: impl Policy) -> Self {
         self.policy = Some(Box::new(policy));
         self
@@ -461,7 +463,7 @@ impl RuntimeBuilder {
         Ok(Runtime(Arc::new(Inner {
             artifacts,
             threads: Threads::new(self.config.max_threads),
-            policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
+            policy: RuntimePolicy::new(self.policy),
             guards: self.guards.into_iter().map(NamedGuard::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: Around::seat(self.middleware, policy_timeout)?,

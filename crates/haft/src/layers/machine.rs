@@ -117,44 +117,15 @@ impl ExecuteMachine {
     /// Runs until the outcome is known or something must be waited for.
     #[inline(always)]
     pub(crate) fn advance(&mut self, work: &Work<'_>, input: ExecuteInput) -> ExecuteStep {
-        match (std::mem::replace(&mut self.phase, Phase::Taken), input) {
-            (Phase::Start, ExecuteInput::Start) => match &work.entry.spec().cache {
+        match input {
+            ExecuteInput::Start => match &work.entry.spec().cache {
                 Some(cache) => {
                     let cached = cache::look_up(work, cache, &mut self.stats);
                     self.cached(work, cached)
                 }
                 None => self.begin(work),
             },
-            (Phase::Flight(member), ExecuteInput::Waited(waited, time)) => {
-                match self.waited(work, WaitReason::InFlight, waited, time) {
-                    Ok(()) => {
-                        let cached = cache::joined(work, member, &mut self.stats);
-                        self.cached(work, cached)
-                    }
-                    Err(failure) => ExecuteStep::Done(Err(failure)),
-                }
-            }
-            (Phase::Rate(limiter), ExecuteInput::Waited(waited, time)) => {
-                match self.waited(work, WaitReason::Rate, waited, time) {
-                    Ok(()) if limiter == Limiter::Runtime => self.acquire(work, Limiter::Tool),
-                    Ok(()) => self.run(work),
-                    Err(failure) => {
-                        return_token(work, limiter);
-                        self.refused_by_rate(work, failure)
-                    }
-                }
-            }
-            (Phase::Backoff(failure), ExecuteInput::Waited(waited, time)) => {
-                match self.waited(work, WaitReason::Backoff, waited, time) {
-                    Ok(()) => {
-                        self.last = Some(failure);
-                        self.attempt += 1;
-                        self.acquire(work, Limiter::Runtime)
-                    }
-                    Err(stopped) => self.end(work, Err(stopped.with_source(failure.to_string()))),
-                }
-            }
-            (Phase::Body, ExecuteInput::Body(attempt, span)) => {
+            ExecuteInput::Body(attempt, span) => {
                 let cx = self.context(work);
                 let outcome = outcome_of_attempt(work, cx, attempt);
                 if let Some(span) = span {
@@ -162,8 +133,44 @@ impl ExecuteMachine {
                 }
                 self.attempted(work, outcome)
             }
+            ExecuteInput::Waited(waited, time) => self.after_wait(work, waited, time),
+        }
+    }
+
+    /// Continues after a wait, or ends the call if the wait was stopped.
+    #[inline(never)]
+    fn after_wait(
+        &mut self,
+        work: &Work<'_>,
+        waited: Result<(), Failure>,
+        time: Duration,
+    ) -> ExecuteStep {
+        match std::mem::replace(&mut self.phase, Phase::Taken) {
+            Phase::Flight(member) => match self.waited(work, WaitReason::InFlight, waited, time) {
+                Ok(()) => {
+                    let cached = cache::joined(work, member, &mut self.stats);
+                    self.cached(work, cached)
+                }
+                Err(failure) => ExecuteStep::Done(Err(failure)),
+            },
+            Phase::Rate(limiter) => match self.waited(work, WaitReason::Rate, waited, time) {
+                Ok(()) if limiter == Limiter::Runtime => self.acquire(work, Limiter::Tool),
+                Ok(()) => self.run(work),
+                Err(failure) => {
+                    return_token(work, limiter);
+                    self.refused_by_rate(work, failure)
+                }
+            },
+            Phase::Backoff(failure) => match self.waited(work, WaitReason::Backoff, waited, time) {
+                Ok(()) => {
+                    self.last = Some(failure);
+                    self.attempt += 1;
+                    self.acquire(work, Limiter::Runtime)
+                }
+                Err(stopped) => self.end(work, Err(stopped.with_source(failure.to_string()))),
+            },
             // A driver that answers another need is a mistake of ours; the call still ends.
-            _ => ExecuteStep::Done(Err(Failure::new(
+            Phase::Start | Phase::Body | Phase::Taken => ExecuteStep::Done(Err(Failure::new(
                 FailureCode::UnknownOutcome,
                 "the runtime itself failed",
             ))),
@@ -201,24 +208,41 @@ impl ExecuteMachine {
     /// Takes a token of each rate limiter, from this one on.
     #[inline(always)]
     fn acquire(&mut self, work: &Work<'_>, from: Limiter) -> ExecuteStep {
-        let all = [Limiter::Runtime, Limiter::Tool];
-        for limiter in all.into_iter().filter(|l| from == Limiter::Runtime || *l == Limiter::Tool) {
-            let Some(rate) = limiter_of(work, limiter) else { continue };
-            match rate.acquire(work.turn.inner.clock.now(), work.deadline) {
-                Acquire::Passed => {}
-                Acquire::Wait(slot) => {
-                    self.phase = Phase::Rate(limiter);
-                    return ExecuteStep::Wait(ExecuteNeed::Rate(slot));
-                }
-                Acquire::TooLong(wait) => {
-                    let tool = (limiter == Limiter::Tool).then(|| work.cx.tool_name().as_str());
-                    let refused = layer_state::refused(rate, tool, wait);
-                    return_token(work, limiter);
-                    return self.refused_by_rate(work, refused);
-                }
-            }
+        if from == Limiter::Runtime
+            && let Some(rate) = &work.turn.inner.layers.rate
+            && let Some(step) = self.take_token(work, rate, Limiter::Runtime)
+        {
+            return step;
+        }
+        if let Some(rate) = &work.entry.layers().rate
+            && let Some(step) = self.take_token(work, rate, Limiter::Tool)
+        {
+            return step;
         }
         self.run(work)
+    }
+
+    /// Takes a token of a rate limiter; `None` if there is one at once.
+    #[inline(never)]
+    fn take_token(
+        &mut self,
+        work: &Work<'_>,
+        rate: &Arc<RateLimiter>,
+        limiter: Limiter,
+    ) -> Option<ExecuteStep> {
+        match rate.acquire(work.turn.inner.clock.now(), work.deadline) {
+            Acquire::Passed => None,
+            Acquire::Wait(slot) => {
+                self.phase = Phase::Rate(limiter);
+                Some(ExecuteStep::Wait(ExecuteNeed::Rate(slot)))
+            }
+            Acquire::TooLong(wait) => {
+                let tool = (limiter == Limiter::Tool).then(|| work.cx.tool_name().as_str());
+                let refused = layer_state::refused(rate, tool, wait);
+                return_token(work, limiter);
+                Some(self.refused_by_rate(work, refused))
+            }
+        }
     }
 
     /// Ends a call that the rate limit stops. If an attempt failed before, its failure says more.
@@ -315,13 +339,6 @@ impl ExecuteMachine {
             cache::store(work, cache, &member, &outcome, self.was_cancelled);
         }
         ExecuteStep::Done(outcome)
-    }
-}
-
-fn limiter_of<'a>(work: &Work<'a>, limiter: Limiter) -> Option<&'a Arc<RateLimiter>> {
-    match limiter {
-        Limiter::Runtime => work.turn.inner.layers.rate.as_ref(),
-        Limiter::Tool => work.entry.layers().rate.as_ref(),
     }
 }
 

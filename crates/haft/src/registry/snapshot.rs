@@ -40,6 +40,8 @@ pub(crate) struct ToolSet {
     exports: Exports,
     /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
+    /// What a policy hides that hides nothing.
+    nothing_hidden: OnceLock<Arc<Withheld>>,
     /// What the policies hid that were asked last.
     hidden: Mutex<Vec<(HidesRevision, Arc<Withheld>)>>,
     /// The index for `tool_search`.
@@ -82,6 +84,7 @@ impl ToolSet {
         let fingerprint = hasher.finalize().into();
         let exports = Exports::default();
         let (near, hidden) = (OnceLock::new(), Mutex::default());
+        let nothing_hidden = OnceLock::new();
         let search_tool = entries.iter().take(own).position(|e| *e.registered() == TOOL_SEARCH);
         let entries: Arc<[_]> = entries.into();
         let search = Arc::new(LazyIndex::new(Arc::clone(&entries)));
@@ -94,6 +97,7 @@ impl ToolSet {
             conditional,
             exports,
             near,
+            nothing_hidden,
             hidden,
             search,
             positions: None,
@@ -124,6 +128,10 @@ impl ToolSet {
     fn hidden_by(&self, policy: &dyn Policy, scope: &Scope) -> Arc<Withheld> {
         let current = || caught(|| policy.hides_revision()).ok().flatten();
         let revision = current();
+        if revision == Some(HidesRevision::NOTHING) {
+            let nothing = || Arc::new(self.without(HashMap::new()));
+            return Arc::clone(self.nothing_hidden.get_or_init(nothing));
+        }
         if let Some(revision) = revision {
             let hidden = lock(&self.hidden);
             if let Some((_, known)) = hidden.iter().find(|(own, _)| *own == revision) {
