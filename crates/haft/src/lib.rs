@@ -89,8 +89,7 @@ pub mod approval;
 pub mod budget;
 pub mod taint;
 pub mod hooks;
-mod layers;
-pub mod background;
+mod check_task;
 pub mod secrets;
 mod artifact;
 mod read_result;
@@ -195,8 +194,16 @@ pub mod dialect {
 /// Code of the host around the body of a tool.
 pub mod middleware {
     pub use crate::{
-        layers::{Middleware, Next, middleware_fn},
+        call::layers::{Middleware, Next, middleware_fn},
         outcome::{CacheStatus, ExecutionStats, Outcome},
+    };
+}
+
+/// Calls that are answered with a task: their work goes on, and the model gets the result later.
+pub mod background {
+    pub use crate::{
+        call::background::{BackgroundResult, BackgroundTask, TaskInfo, TaskSlot},
+        check_task::CheckTask,
     };
 }
 

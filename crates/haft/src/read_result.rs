@@ -13,7 +13,7 @@ use crate::{
         Artifact, ArtifactId, Owner, READER, ReadArtifactError, ResultPage, ResultPosition,
         ResultQuery,
     },
-    turn::TurnCore,
+    call::TurnCore,
 };
 
 /// Maximum length of one page, in characters: a few thousand tokens.

@@ -3,7 +3,6 @@
 //! `build` validates everything; it is the last place where a setup mistake can appear.
 
 mod access;
-mod policy;
 
 use std::{
     fmt,
@@ -17,13 +16,16 @@ use haft_core::{
 };
 use haft_policy::{Budget, Policy};
 
-pub(crate) use self::policy::RuntimePolicy;
 use crate::{
     approval::{ApprovalQueue, Approver, GrantStore},
     artifact::{Artifacts, RuntimeArtifacts},
-    background::Background,
+    call::{
+        Inner, RuntimePolicy,
+        background::Background,
+        layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
+    },
     clock::{Clock, RuntimeClock},
-    concurrency::{LockTable, Threads},
+    concurrency::Threads,
     config::Config,
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
@@ -31,46 +33,10 @@ use crate::{
     hooks::{AddedHook, Hook, NamedHook},
     host_code::{self, NO_TOKIO_RUNTIME, in_tokio_runtime},
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery, RuntimeJournal},
-    layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},
 };
-
-/// State shared by all runs.
-pub(crate) struct Inner {
-    pub(crate) config: Config,
-    pub(crate) budget: Budget,
-    pub(crate) registry: ToolRegistry,
-    /// Default working directory of a run.
-    pub(crate) workspace: Option<Arc<Path>>,
-    pub(crate) policy: RuntimePolicy,
-    pub(crate) guards: Vec<NamedGuard>,
-    pub(crate) hooks: Vec<NamedHook>,
-    pub(crate) middleware: Vec<Around>,
-    pub(crate) layers: RuntimeLayers,
-    pub(crate) redactor: RuntimeRedactor,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) nonces: Nonces,
-    pub(crate) approvals: ApprovalQueue,
-    pub(crate) journal: RuntimeJournal,
-    pub(crate) events: Events,
-    pub(crate) state: Arc<TypeMap>,
-    pub(crate) artifacts: RuntimeArtifacts,
-    pub(crate) threads: Threads,
-    pub(crate) keys: Arc<LockTable>,
-    pub(crate) background: Background,
-    runs: AtomicU64,
-}
-
-impl Inner {
-    /// Returns the names of the hooks that apply to a tool.
-    pub(crate) fn hook_names(&self, tool: &RegisteredTool) -> Vec<String> {
-        // A hook whose `applies_to` panics stops the call, so it is listed.
-        let meets = |hook: &&NamedHook| hook.applies_to(tool).unwrap_or(true);
-        self.hooks.iter().filter(meets).map(|hook| hook.name().to_owned()).collect()
-    }
-}
 
 /// Runs tools. Clones are the same runtime.
 ///

@@ -12,9 +12,9 @@ use haft_core::{
 use serde_json::Value;
 
 use crate::{
+    call::TurnCore,
     registry::{RegisteredTool, TOOL_SEARCH, ToolQuery},
     text::shortened,
-    turn::TurnCore,
 };
 
 /// How many tools one search loads, unless the model asks for more.

@@ -21,10 +21,11 @@ use serde_json::{Value, json};
 use super::{definition::Agent, model::ModelInfo, result::EndReason};
 use crate::{
     approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
+    call::Inner,
     host_code::caught,
     registry::ToolRegistry,
     run::Run,
-    runtime::{Inner, Runtime},
+    runtime::Runtime,
     tool_result::ToolResult,
 };
 

@@ -477,7 +477,7 @@ pub(super) fn first_failure(results: &[ToolResult]) -> Option<EndReason> {
     })
 }
 
-fn background_text(late: &crate::background::BackgroundResult) -> String {
+fn background_text(late: &crate::call::background::BackgroundResult) -> String {
     format!(
         "[note from the host: the result of ticket {}]\n{}",
         late.task_id,

@@ -17,10 +17,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{record::Parent, validate::ValidatedCall};
 use crate::{
+    call::{ConcurrencySlot, TurnCore},
     concurrency::{LockGuard, LockRequest, LockTable},
     host_code::after,
     registry::RegisteredTool,
-    turn::{ConcurrencySlot, TurnCore},
 };
 
 /// Everything a call holds while it runs. Dropping it releases it, on every path. If some work of

@@ -26,10 +26,10 @@ use crate::{
         Answered, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, QueuePermit,
         SuggestedRules, in_words,
     },
+    call::TurnCore,
     event::Event,
     host_code::{Stopped, caught},
     journal::PolicyRecord,
-    turn::TurnCore,
 };
 
 /// An open approval request, with all that its answer needs.

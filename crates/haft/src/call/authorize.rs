@@ -17,9 +17,9 @@ use serde_json::Value;
 use super::validate::ValidatedCall;
 use crate::{
     approval::{ApprovalDigest, ApprovalScope, GrantError, digest},
+    call::TurnCore,
     host_code::{Stopped, caught},
     secrets::secret_arguments,
-    turn::TurnCore,
 };
 
 const TOOL_GUARD: &str = "the tool's guard";

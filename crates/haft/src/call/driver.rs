@@ -29,12 +29,12 @@ use super::{
     validate::ValidatedCall,
 };
 use crate::{
+    call::TurnCore,
     event::Event,
     host_code::{Stopped, after, caught, panic_message},
     journal::WriteStatus,
     telemetry,
     tool_result::BoxedResult,
-    turn::TurnCore,
 };
 
 /// A call that runs.

@@ -14,12 +14,12 @@ use haft_core::{
 
 use super::{acquire::CallLocks, authorize::AuthorizedCall};
 use crate::{
-    background,
+    call::TurnCore,
+    call::background,
+    call::layers::{self, ExecuteMachine, ExecutionStats, Outcome, Pending, Work},
     hooks::CompletedCall,
     journal::Intent,
-    layers::{self, ExecuteMachine, ExecutionStats, Outcome, Pending, Work},
     secrets,
-    turn::TurnCore,
 };
 
 /// An authorized call with its locks, before its intent is in the journal. It cannot run.

@@ -18,9 +18,9 @@ use super::{
     validate::ValidatedCall,
 };
 use crate::{
+    call::TurnCore,
     host_code::{Stopped, caught, within},
     secrets::secret_arguments,
-    turn::TurnCore,
 };
 
 /// Explains a call that was taken in, or why it was not.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 use haft_core::{Failure, ToolContext};
 use haft_schema::{Stop, Unexplained};
 
-use crate::{host_code::after, turn::TurnCore};
+use crate::{call::TurnCore, host_code::after};
 
 /// Explains a failure until the timeout or the deadline of its call, or until the call is cancelled.
 pub(super) async fn explained(

@@ -12,10 +12,10 @@ use super::{
     sanitize,
 };
 use crate::{
+    call::TurnCore,
     event::{Event, Phase},
-    layers::Outcome,
+    outcome::Outcome,
     tool_result::{Answer, BoxedResult, Origin, ToolResult, Truncation},
-    turn::TurnCore,
 };
 
 /// Returns the tool's limit on its results; `None` for a call that was never valid.

@@ -35,13 +35,13 @@ use super::{
 };
 pub(super) use crate::budget::BudgetReservation;
 use crate::{
+    call::TurnCore,
     event::{Event, Phase as EventPhase},
     hooks::CompletedCall,
     host_code::Stopped,
     journal::{CallIntent, CallOutcome},
-    layers::Outcome,
+    outcome::Outcome,
     tool_result::BoxedResult,
-    turn::TurnCore,
 };
 
 /// A person's edit or a rule's rewrite starts another round; a call has at most this many more.

@@ -21,14 +21,14 @@ use super::{
     truncate,
 };
 use crate::{
+    call::TurnCore,
     event::{Event, Phase as EventPhase, WaitReason},
     hooks::{CompletedCall, PostCallResult},
     host_code::{self, Stopped},
     journal::{CallIntent, CallOutcome, Intent},
-    layers::Outcome,
+    outcome::Outcome,
     telemetry,
     tool_result::{BoxedResult, Truncation},
-    turn::TurnCore,
 };
 
 impl CallMachine {

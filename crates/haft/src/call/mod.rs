@@ -2,6 +2,13 @@
 //!
 //! `machine` is the pipeline, `driver` runs it in the async runtime, `record` collects the facts.
 
+mod runtime_policy;
+mod services;
+mod run_core;
+mod turn_core;
+mod cancellation;
+mod output_relay;
+mod invalid_calls;
 mod record;
 mod check;
 mod pre_hooks;
@@ -18,6 +25,9 @@ mod step;
 mod machine;
 mod machine_execute;
 mod driver;
+pub(crate) mod launch;
+pub(crate) mod layers;
+pub(crate) mod background;
 mod explain;
 mod explain_invalid;
 #[cfg(test)]
@@ -27,9 +37,14 @@ pub use self::authorize::AuthorizedCall;
 pub(crate) use self::{
     driver::RunningCall,
     explain::explain,
+    invalid_calls::InvalidCallCounts,
     machine::{CallMachine, Restored, Resume, not_run, restore},
     record::{CallRecord, Parent, add_notes},
+    run_core::{Handle, RunCore},
+    runtime_policy::RuntimePolicy,
     sanitize::most_bytes,
+    services::Inner,
     step::Step,
+    turn_core::{ConcurrencySlot, TurnCore},
 };
-pub(crate) use crate::validate::{self, Terms, ValidatedCall};
+pub(crate) use crate::validate::{self, ValidatedCall};

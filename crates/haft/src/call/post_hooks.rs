@@ -11,7 +11,7 @@ use super::record::HostNotes;
 use crate::{
     hooks::{NamedHook, PostCallResult},
     host_code::Stopped,
-    layers::Outcome,
+    outcome::Outcome,
 };
 
 /// Returns whether the body ran, by its outcome.

@@ -9,9 +9,9 @@ use haft_core::{CallProfile, ToolContext};
 use serde_json::Value;
 
 use crate::{
-    budget::BudgetReservation, frame::Seal, hooks::HookEffects, journal::PolicyRecord,
-    layers::ExecutionStats, registry::RegisteredTool, schema::Repair, secrets::Redactor,
-    tool_result::ToolResult, turn::TurnCore,
+    budget::BudgetReservation, call::TurnCore, frame::Seal, hooks::HookEffects,
+    journal::PolicyRecord, outcome::ExecutionStats, registry::RegisteredTool, schema::Repair,
+    secrets::Redactor, tool_result::ToolResult,
 };
 
 /// The model reads at most this much of the host's notes on one result, in characters.

@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::truncate::limit_of;
 use crate::{
     budget::BudgetReservation,
+    call::Inner,
     frame::Keys,
-    layers::Outcome,
-    runtime::Inner,
+    outcome::Outcome,
     secrets::RuntimeRedactor,
     text::{json_size, nth_char},
     tool_result::{Answer, Truncation},

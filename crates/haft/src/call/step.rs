@@ -15,7 +15,7 @@ use crate::{
     approval::{Answered, QueuePermit},
     hooks::{CompletedCall, PostCallResult, PreCallDecision},
     host_code::Stopped,
-    layers::Outcome,
+    outcome::Outcome,
     tool_result::{BoxedResult, Truncation},
 };
 

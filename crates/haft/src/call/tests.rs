@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     approval::{Answered, ApprovalResponse},
+    call::TurnCore,
     clock::ManualClock,
     event::Event,
     hooks::{Hook, PostCallResult, PreCallDecision},
@@ -37,7 +38,7 @@ use crate::{
     run::Run,
     runtime::Runtime,
     tool_result::BoxedResult,
-    turn::{TurnCore, validate_call},
+    turn::validate_call,
 };
 
 /// The choices of one run.

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use super::sanitize::{chars, sanitize_data, weight};
 use crate::{
     artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
+    call::Inner,
+    call::TurnCore,
     config::Config,
     host_code::timed,
-    layers::Outcome,
-    runtime::Inner,
+    outcome::Outcome,
     text::{head, json_size, nth_char},
     tool_result::Truncation,
-    turn::TurnCore,
 };
 
 /// How many images of one result are stored. Each one adds a note to the result.

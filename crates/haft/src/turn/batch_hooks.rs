@@ -12,7 +12,7 @@ use haft_core::{Failure, FailureCode, ToolContext};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::core::TurnCore;
+use crate::call::TurnCore;
 use crate::{call::ValidatedCall, host_code::within};
 
 /// A call that is about to start.

@@ -7,10 +7,7 @@
 
 #[cfg(test)]
 pub(crate) use self::scheduler::validate_call;
-mod launch;
-mod cancellation;
-mod output_relay;
-mod core;
+mod host;
 mod nested;
 mod turn_hooks;
 mod batch_hooks;
@@ -34,15 +31,16 @@ use haft_policy::Explanation;
 use haft_schema::Unexplained;
 use serde_json::Value;
 
-pub(crate) use self::{
-    core::{ConcurrencySlot, TurnCore},
-    launch::launch,
-};
 pub use self::{
     scheduler::CallScheduler,
     streaming::{StreamingTurn, TurnOutput},
 };
-use crate::{call, concurrency::Planner, registry::ToolSnapshot, tool_result::ToolResult};
+use crate::{
+    call::{self, TurnCore},
+    concurrency::Planner,
+    registry::ToolSnapshot,
+    tool_result::ToolResult,
+};
 pub use haft_core::{Arguments, StopReason, ToolCall};
 
 /// The calls of one model response.

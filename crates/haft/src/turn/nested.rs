@@ -8,10 +8,9 @@ use haft_core::{
     CallId, Failure, FailureCode, Output, Scope, ToolCall, ToolContext, host::HostContext,
 };
 
-use super::{core::TurnCore, launch::launch};
 use crate::{
     budget::too_deep,
-    call::{Parent, RunningCall, validate},
+    call::{Parent, RunningCall, TurnCore, launch::launch, validate},
     taint::record_read,
 };
 

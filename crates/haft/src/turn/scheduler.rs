@@ -16,12 +16,13 @@ use tokio::sync::oneshot;
 
 use super::{
     batch_hooks::{self, Due, before_batch, cleared},
-    core::TurnCore,
-    launch::{Begun, LoneCall, begin, launch, poll_once},
     row::{Row, State},
 };
 use crate::{
-    call::{self, RunningCall},
+    call::{
+        self, RunningCall, TurnCore,
+        launch::{Begun, LoneCall, begin, launch, poll_once},
+    },
     concurrency::Planner,
     event::Event,
     parked::ParkedCall,

@@ -6,7 +6,7 @@
 use haft_core::FailureCode;
 use smallvec::SmallVec;
 
-use super::core::TurnCore;
+use crate::call::TurnCore;
 use crate::{
     call::add_notes,
     event::Event,

@@ -15,7 +15,7 @@ use haft_core::{Failure, Label};
 use tokio::sync::Semaphore;
 
 use super::store::CachedResult;
-use crate::layers::key::{Key, KeyHasher};
+use crate::call::layers::key::{Key, KeyHasher};
 
 /// The computations in flight.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl Flight {
     }
 
     /// Waits for the permit, or for the outcome: only that closes the semaphore.
-    pub(in crate::layers) async fn wait(&self) {
+    pub(in crate::call::layers) async fn wait(&self) {
         if let Ok(permit) = self.permit.acquire().await {
             permit.forget();
         }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     impl Flights {
-        pub(in crate::layers::cache) fn is_empty(&self) -> bool {
+        pub(in crate::call::layers::cache) fn is_empty(&self) -> bool {
             self.open.is_empty()
         }
     }

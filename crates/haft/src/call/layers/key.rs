@@ -170,7 +170,7 @@ pub(super) mod tests {
     }
 
     /// A key that is different for each number.
-    pub(in crate::layers) fn key(n: u8, by: &RandomState) -> Key {
+    pub(in crate::call::layers) fn key(n: u8, by: &RandomState) -> Key {
         Key::new(parts(json!({ "n": n })), by)
     }
 

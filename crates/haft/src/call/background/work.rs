@@ -17,13 +17,16 @@ use haft_core::{
 
 use super::{Reservation, Stage, TaskEntry};
 use crate::{
-    call::{AuthorizedCall, CallMachine, RunningCall, Step, acquire::TaskLocks},
+    call::{
+        AuthorizedCall, CallMachine, RunningCall, Step, TurnCore,
+        acquire::TaskLocks,
+        launch::launch,
+        layers::{Outcome, checked, outcome_of},
+    },
     event::Event,
     hooks::CompletedCall,
     host_code::{after, timed},
-    layers::{Outcome, checked, outcome_of},
     tool_result::BoxedResult,
-    turn::{TurnCore, launch},
 };
 
 /// Starts the work that a body has deferred.

@@ -24,9 +24,9 @@ use tracing::span::EnteredSpan;
 
 use super::{Outcome, Work, attempt_span::AttemptSpan};
 use crate::{
+    call::TurnCore,
     host_code::{after, panic_message, timed},
     registry::RegisteredTool,
-    turn::TurnCore,
 };
 
 type Ended = std::thread::Result<Outcome>;

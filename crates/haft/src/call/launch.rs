@@ -12,7 +12,8 @@ use std::{
 use haft_core::BoxFuture;
 use tokio::{runtime::Handle, task::JoinHandle};
 
-use crate::{call::RunningCall, tool_result::BoxedResult};
+use super::driver::RunningCall;
+use crate::tool_result::BoxedResult;
 
 /// A started future.
 pub(crate) enum Launched<T> {

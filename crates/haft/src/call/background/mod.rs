@@ -9,7 +9,6 @@
 //! INVARIANT: every task is either delivered once, or reported as expired.
 
 mod work;
-mod tool;
 
 pub use haft_core::host::{BackgroundTask, TaskSlot};
 use std::{
@@ -28,16 +27,15 @@ use haft_core::{
 use serde::Serialize;
 use tokio::sync::Notify;
 
-pub use self::tool::CheckTask;
 pub(crate) use self::work::begin;
 use crate::{
+    call::{Inner, RunCore, TurnCore},
     event::{Event, EventSource},
-    run::RunCore,
-    runtime::Inner,
     tool_result::{BoxedResult, ToolResult},
-    turn::TurnCore,
 };
 
+/// The name of the tool with which a model fetches results.
+pub(crate) const CHECK_TASK: &str = "check_task";
 /// Longest summary that is kept, in bytes: one line for the model.
 const MAX_SUMMARY_BYTES: usize = 500;
 /// When the model should poll again, in seconds: polling sooner only costs turns.
@@ -80,12 +78,12 @@ pub(crate) struct Background {
     closed: AtomicBool,
     all: Mutex<Vec<Arc<TaskEntry>>>,
     /// Notified whenever work ends or a task is removed.
-    changed: Notify,
+    pub(crate) changed: Notify,
 }
 
 /// A task that was not delivered yet.
 pub(crate) struct TaskEntry {
-    id: Arc<str>,
+    pub(crate) id: Arc<str>,
     call: CallId,
     tool: ToolName,
     summary: String,
@@ -132,7 +130,7 @@ impl TaskEntry {
         std::ptr::eq(self.run.as_ptr(), run)
     }
 
-    fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         matches!(self.lock().stage, Stage::Running)
     }
 
@@ -156,7 +154,7 @@ impl TaskEntry {
         }
     }
 
-    fn task(&self, check_tool: Option<&ToolName>) -> TaskInfo {
+    pub(crate) fn task(&self, check_tool: Option<&ToolName>) -> TaskInfo {
         let status = match &self.lock().stage {
             Stage::Done(result) if result.is_error() => "failed",
             Stage::Done(_) => "completed",
@@ -187,7 +185,7 @@ impl Background {
     }
 
     /// Returns the tasks of a run, oldest first.
-    fn of(&self, run: &RunCore) -> Vec<Arc<TaskEntry>> {
+    pub(crate) fn of(&self, run: &RunCore) -> Vec<Arc<TaskEntry>> {
         if self.any() {
             self.lock().iter().filter(|entry| entry.is_of(run)).cloned().collect()
         } else {
@@ -211,7 +209,7 @@ impl Background {
     }
 
     /// Takes one result, once.
-    fn deliver(&self, entry: &Arc<TaskEntry>) -> Option<BackgroundResult> {
+    pub(crate) fn deliver(&self, entry: &Arc<TaskEntry>) -> Option<BackgroundResult> {
         let answer = entry.take()?;
         self.remove(entry);
         Some(BackgroundResult { task_id: entry.id.to_string(), answer })
@@ -340,7 +338,7 @@ impl TurnCore {
     /// Returns the name under which this turn offers `check_task`.
     fn check_tool_name(&self) -> Option<&ToolName> {
         let is_it =
-            |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == tool::NAME;
+            |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == CHECK_TASK;
         self.snapshot.entries().find(is_it).map(|entry| entry.name())
     }
 

@@ -8,7 +8,7 @@ use std::sync::{
 
 use haft_core::{CallId, Progress, ToolContext, sync::lock};
 
-use super::core::TurnCore;
+use super::turn_core::TurnCore;
 
 /// The number of keyed streams of one call that are kept open; a body may invent any number.
 const MAX_OPEN_KEYS: usize = 64;
@@ -36,7 +36,7 @@ impl OutputStream {
 impl TurnCore {
     /// Sanitizes a chunk of output and returns what can be emitted; nothing while all of it may
     /// be the beginning of a secret. Chunks with one key are one stream.
-    pub(super) fn sanitize_chunk(
+    pub(crate) fn sanitize_chunk(
         &self,
         cx: &ToolContext,
         key: Option<&str>,

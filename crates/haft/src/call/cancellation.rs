@@ -20,7 +20,7 @@ use haft_core::{
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
-use super::core::TurnCore;
+use super::turn_core::TurnCore;
 
 const CANCELLED: &str = "the turn was cancelled";
 
@@ -44,12 +44,12 @@ type NestedCalls = BTreeMap<CallId, WeakToolContext>;
 
 impl Cancellation {
     /// Registers a nested call until it has ended.
-    pub(super) fn add_nested(&self, id: CallId, cx: WeakToolContext) {
+    pub(crate) fn add_nested(&self, id: CallId, cx: WeakToolContext) {
         lock(&self.nested).get_or_insert_default().insert(id, cx);
     }
 
     /// Removes a nested call that has ended.
-    pub(super) fn remove_nested(&self, id: &CallId) {
+    pub(crate) fn remove_nested(&self, id: &CallId) {
         if let Some(nested) = &mut *lock(&self.nested) {
             nested.remove(id);
         }
@@ -111,7 +111,7 @@ impl TurnCore {
     }
 
     /// Stops a call of a halted run that has not begun: its profile is set when the body begins.
-    pub(super) fn stop_if_halted(&self, cx: &ToolContext) {
+    pub(crate) fn stop_if_halted(&self, cx: &ToolContext) {
         if let Some(reason) = self.run.halted()
             && cx.profile().is_none()
         {
@@ -223,7 +223,7 @@ impl TurnCore {
     }
 
     /// Applies a cancellation or halt of the run to a turn that the run did not know.
-    pub(super) fn apply_stop_of_run(&self) {
+    pub(crate) fn apply_stop_of_run(&self) {
         if self.run.is_cancelled() {
             self.abort();
         }

@@ -8,11 +8,11 @@ use haft_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Background, TaskEntry};
-use crate::turn::TurnCore;
+use crate::call::{
+    TurnCore,
+    background::{Background, CHECK_TASK, TaskEntry},
+};
 
-/// The tool's name.
-pub(super) const NAME: &str = "check_task";
 /// Longest wait for a result, in seconds: shorter than the timeout of an attempt.
 const MAX_WAIT_SECONDS: u64 = 60;
 
@@ -30,7 +30,7 @@ impl IntoTools for CheckTask {
         let about = "Returns the result of a task, or says that it is not ready yet. \
                      Without a task, lists the outstanding tasks.";
         // The results it returns carry their own label.
-        let spec = ToolSpec::new(NAME, about)
+        let spec = ToolSpec::new(CHECK_TASK, about)
             .read_only()
             .capabilities(Capabilities::NONE)
             .label(Label::CLEAN)
@@ -101,5 +101,5 @@ async fn wait_for_end(
 fn unknown_task(id: &str) -> Failure {
     let shown: String = id.chars().take(64).collect();
     Failure::invalid(format!("there is no task `{shown}`, or its result was already delivered"))
-        .with_next(format!("call `{NAME}` without a task to list them"))
+        .with_next(format!("call `{CHECK_TASK}` without a task to list them"))
 }

@@ -33,8 +33,8 @@ pub(crate) use self::{
 };
 pub(crate) use crate::outcome::{CacheStatus, ExecutionStats, Outcome};
 use crate::{
-    call::AuthorizedCall, config::Config, layer_state::RateLimiter, registry::RegisteredTool,
-    text::in_words, turn::TurnCore,
+    call::AuthorizedCall, call::TurnCore, config::Config, layer_state::RateLimiter,
+    registry::RegisteredTool, text::in_words,
 };
 
 /// One call inside the layers.

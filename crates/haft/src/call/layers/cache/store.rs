@@ -11,7 +11,7 @@ use haft_core::{Block, Label, Output};
 use smallvec::SmallVec;
 
 use crate::{
-    layers::key::{Key, KeyHasher},
+    call::layers::key::{Key, KeyHasher},
     memory_size::memory_size_of,
 };
 
@@ -138,12 +138,12 @@ mod tests {
     use super::*;
 
     impl Store {
-        pub(in crate::layers::cache) fn bytes(&self) -> usize {
+        pub(in crate::call::layers::cache) fn bytes(&self) -> usize {
             self.bytes
         }
 
         /// Returns whether the byte count is right and old uses do not accumulate.
-        pub(in crate::layers::cache) fn is_sound(&self) -> bool {
+        pub(in crate::call::layers::cache) fn is_sound(&self) -> bool {
             let bytes: usize = self.entries.values().map(|entry| entry.bytes).sum();
             bytes == self.bytes && self.order.len() <= 2 * self.entries.len() + 65
         }

@@ -2,9 +2,7 @@
 //! turn does for the context of a call.
 
 use std::{
-    any::{Any, TypeId},
     convert::Infallible,
-    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -13,46 +11,43 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, HardLinkedFile,
-    Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope, Secret, StopReason,
-    ToolCall, ToolContext, ToolName,
-    host::{Host, HostContext, PathRules, TaskSlot},
+    BoxFuture, CallId, Failure, FailureCode, Progress, RetryHint, Scope, StopReason, ToolContext,
+    ToolName, host::HostContext,
 };
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{cancellation::Cancellation, nested::nested, output_relay::OutputRelay};
+use super::{
+    cancellation::Cancellation, output_relay::OutputRelay, run_core::RunCore, services::Inner,
+};
 use crate::{
     budget::{BudgetReservation, too_deep},
-    call::{self, Terms, ValidatedCall},
     concurrency::Slots,
     event::{Event, EventSource, Phase},
     parked::ParkedPhase,
     registry::ToolSnapshot,
-    run::RunCore,
-    runtime::Inner,
     schema::RepairPolicy,
-    secrets,
+    validate::{Terms, ValidatedCall},
 };
 
 /// What all calls of one turn share.
 pub(crate) struct TurnCore {
     /// Its key among the open turns of the run, once a call waits.
-    key: OnceLock<usize>,
+    pub(crate) key: OnceLock<usize>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: ToolSnapshot,
     pub(crate) scope: Arc<Scope>,
     /// The source of its events; made when there is an observer.
-    event_source: OnceLock<Arc<EventSource>>,
-    slots: Slots,
+    pub(crate) event_source: OnceLock<Arc<EventSource>>,
+    pub(crate) slots: Slots,
     pub(crate) end: MessageEnd,
     /// The failure of every call, if the run has no turns left.
-    exhausted: Option<Failure>,
+    pub(crate) exhausted: Option<Failure>,
     /// Notes for the model from the hooks before the turn.
-    host_notes: OnceLock<Vec<String>>,
-    pub(super) cancellation: Cancellation,
-    pub(super) output: OutputRelay,
+    pub(crate) host_notes: OnceLock<Vec<String>>,
+    pub(crate) cancellation: Cancellation,
+    pub(crate) output: OutputRelay,
 }
 
 /// One of the calls that may run at the same time. Dropping it frees the slot.
@@ -135,7 +130,7 @@ impl TurnCore {
     }
 
     /// Emits progress of a call.
-    pub(super) fn emit_progress(&self, call: CallId, note: Progress) {
+    pub(crate) fn emit_progress(&self, call: CallId, note: Progress) {
         self.emit(|| Event::Progress { call, note });
     }
 
@@ -235,9 +230,9 @@ impl TurnCore {
             (None, None) => return None,
             (None, Some(ledger)) => {
                 let bound = call.tool().spec().max_result;
-                let most = || call::most_bytes(bound, self.inner.config.max_result);
+                let most = || super::most_bytes(bound, self.inner.config.max_result);
                 let bytes = among.map(|_| most());
-                // The limit counts by the registered name too: an alias of a view does not avoid it.
+                // The limit counts by the registered name too, so that no alias avoids it.
                 let names = (call.tool().registered(), call.tool().name());
                 ledger.reserve(names, bytes, among.unwrap_or(1), &self.inner.events)
             }
@@ -344,140 +339,6 @@ impl MessageEnd {
                 return stop;
             }
             ended.await;
-        }
-    }
-}
-
-impl Host for TurnCore {
-    fn now(&self) -> Instant {
-        self.inner.clock.now()
-    }
-
-    fn call(
-        self: Arc<Self>,
-        cx: ToolContext,
-        id: CallId,
-        name: String,
-        arguments: Value,
-    ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(nested(self, cx, ToolCall::new(id, name, arguments)))
-    }
-
-    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
-        self.inner.threads.run(job)
-    }
-
-    fn report(&self, cx: &ToolContext, note: Progress) {
-        // A body that could not be stopped may still report; its call has had its last event.
-        if cx.is_closed() {
-            return;
-        }
-        if !self.inner.events.has_observer() {
-            return;
-        }
-        let note = match note {
-            Progress::Partial(chunk) => match self.sanitize_chunk(cx, None, &chunk) {
-                Some(shown) => Progress::Partial(shown),
-                None => return,
-            },
-            Progress::Keyed(key, chunk) => match self.sanitize_chunk(cx, Some(&key), &chunk) {
-                Some(shown) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
-                None => return,
-            },
-            // Its text is redacted like that of any other event.
-            Progress::Progress(..) => note,
-        };
-        self.emit_progress(cx.call_id().clone(), note);
-    }
-
-    fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {
-        secrets::secret_for_body(
-            &self.inner.redactor,
-            self.snapshot.get(cx.tool_name().as_str()).map(|tool| tool.secret_user()),
-            cx,
-            name,
-        )
-    }
-
-    fn progress_interval(&self) -> std::time::Duration {
-        self.inner.config.progress_every
-    }
-
-    fn defer(&self, cx: &ToolContext, summary: &str) -> Result<Option<TaskSlot>, Failure> {
-        let task = self.task(cx, summary)?;
-        Ok(task.map(|(task, place)| TaskSlot { task, reservation: Box::new(place) }))
-    }
-
-    fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
-        let tool = self.snapshot.get(cx.tool_name().as_str()).map(|entry| entry.registered());
-        self.run.remaining(cx.depth(), Some(tool.unwrap_or(cx.tool_name())))
-    }
-
-    fn charge(&self, _: &ToolContext, tokens: u64, micros: u64) -> Result<(), Failure> {
-        match &self.run.ledger {
-            Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
-            None => Ok(()),
-        }
-    }
-
-    fn path_rules(&self) -> &dyn PathRules {
-        self
-    }
-
-    fn max_result_bytes(&self) -> usize {
-        self.inner.config.max_result
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.run.is_cancelled()
-    }
-
-    fn watch(self: Arc<Self>) {
-        self.key.get_or_init(|| self.run.watch(&self));
-        // The run may have been cancelled or halted before it knew this turn.
-        self.apply_stop_of_run();
-    }
-
-    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self)
-    }
-
-    fn service(&self, kind: TypeId) -> Option<&dyn Any> {
-        let services: [&dyn Any; 2] = [&self.inner.redactor, &self.inner.clock];
-        services.into_iter().find(|service| (**service).type_id() == kind)
-    }
-}
-
-impl PathRules for TurnCore {
-    fn is_path_denied(&self, _cx: &ToolContext, doing: Operation, file: &Path) -> bool {
-        let rules = self.inner.policy.file_rules();
-        rules.is_some_and(|rules| rules.is_path_denied(doing, file, &self.scope))
-    }
-
-    fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
-        self.inner.policy.file_rules().is_some_and(|rules| rules.asks_about_protected())
-    }
-
-    fn other_names(
-        &self,
-        _cx: &ToolContext,
-        doing: Operation,
-        path: &Path,
-        file: &HardLinkedFile,
-    ) -> OtherNames {
-        let rules = self.inner.policy.file_rules();
-        rules.map_or(OtherNames::Allowed, |r| r.other_names(doing, path, file, &self.scope))
-    }
-
-    fn denied_paths(
-        &self,
-        _cx: &ToolContext,
-        roots: &[PathBuf],
-    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
-        let now = || self.inner.clock.now();
-        match self.inner.policy.file_rules() {
-            Some(rules) => rules.denied_paths(roots, &self.scope, &now),
-            None => Ok(DeniedPaths::default()),
         }
     }
 }
