@@ -58,7 +58,9 @@ fn server(
     let mut client = ClientHost::default();
     client.forward_questions = true;
     client.changes = Some(changes.clone());
-    let config = ServerConfig::new(name, ServerTransport::Stdio(command));
+    let mut config = ServerConfig::new(name, ServerTransport::Stdio(command));
+    // There is nothing to show without it.
+    config.start_wait = config.start_timeout;
     let lock = mcp_servers::lock_of(setup, &config.name, &config.transport.identity());
     Ok((changes, mcp_servers::pinned(config, client, lock)?))
 }
