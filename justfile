@@ -56,6 +56,14 @@ vendor-types:
 mcp-conformance:
     scripts/mcp-conformance
 
+# Reference MCP servers behind haft and the official clients in front of it.
+mcp-peers:
+    scripts/mcp-peers
+
+# What the gateway adds to a call, beside other proxies. `just bench-mcp --write`.
+bench-mcp *args:
+    scripts/bench-mcp {{ args }}
+
 # Review changed snapshots one by one.
 snap:
     cargo insta test --review

@@ -13,7 +13,7 @@ pub(crate) fn registry(
     let skills = skills::find(setup);
     skills::note_findings(&skills, setup);
     let mut registry = builtin::registry(setup, person)?.add(SearchTools).source(skills.clone());
-    for server in mcp_servers::servers(setup, None)? {
+    for server in mcp_servers::servers_with(setup, None, mcp_servers::host_with(setup, person))? {
         registry = registry.source(server);
     }
     Ok((registry, skills))

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let person = session::Person::at_terminal(&setup, args.yes);
-    let called = CalledTool::find(args, &setup)?;
+    let called = CalledTool::find(args, &setup, &person)?;
     let registry = called.add_to(builtin::registry(&setup, &person)?).build()?;
     let runtime =
         setup.runtime(Runtime::builder()).registry(registry).observer(move |event: &Event| {

@@ -8,7 +8,14 @@ use haft::{
 use haft_mcp::client::RemoteServer;
 use serde_json::Value;
 
-use crate::{args, arguments, error::Problem, mcp_servers, session, setup::Setup, style};
+use crate::{
+    args, arguments,
+    error::Problem,
+    mcp_servers,
+    session::{self, Person},
+    setup::Setup,
+    style,
+};
 
 /// A tool and its arguments as a person typed them.
 pub(crate) struct CalledTool {
@@ -23,8 +30,8 @@ pub(crate) struct CalledTool {
 
 impl CalledTool {
     /// Finds the tool by its name.
-    pub(crate) fn find(args: &args::Call, setup: &Setup) -> Result<Self, Problem> {
-        let (name, server) = remote_tool(&args.tool, setup)?;
+    pub(crate) fn find(args: &args::Call, setup: &Setup, person: &Person) -> Result<Self, Problem> {
+        let (name, server) = remote_tool(&args.tool, setup, person)?;
         let (pairs, args_json) = (args.pairs.clone(), args.args_json.clone());
         Ok(Self { name, server, pairs, args_json, arguments: None })
     }
@@ -74,7 +81,11 @@ impl CalledTool {
 }
 
 /// The name of a tool, and the MCP server that has it.
-fn remote_tool(name: &str, setup: &Setup) -> Result<(String, Option<RemoteServer>), Problem> {
+fn remote_tool(
+    name: &str,
+    setup: &Setup,
+    person: &Person,
+) -> Result<(String, Option<RemoteServer>), Problem> {
     // Rules spell such a tool `mcp__server__tool`.
     let plain = name.strip_prefix("mcp__").unwrap_or(name);
     let Some((server, _)) = plain.split_once("__") else { return Ok((name.to_owned(), None)) };
@@ -87,7 +98,7 @@ fn remote_tool(name: &str, setup: &Setup) -> Result<(String, Option<RemoteServer
         return Err(Problem::new(format!("the MCP server `{server}` {why}")));
     }
     entry.wait_for(Some(mcp_servers::PATIENCE));
-    Ok((plain.to_owned(), Some(entry.server(&mcp_servers::host(setup))?)))
+    Ok((plain.to_owned(), Some(entry.server(&mcp_servers::host_with(setup, person))?)))
 }
 
 /// Why a server does not offer a tool.

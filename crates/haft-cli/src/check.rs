@@ -7,11 +7,12 @@ use std::{
     collections::{BTreeMap, HashMap},
     io::Write as _,
     path::Path,
+    sync::Arc,
 };
 
 use anstyle::Style;
 use haft::{
-    ToolRegistry,
+    registry::RegisteredTool,
     schema::{Formats, Repair, Schema},
 };
 use serde_json::{Value, json};
@@ -32,13 +33,13 @@ const MAX_NAME_SEARCHES: usize = 200;
 const MAX_NAMES_COMPARED: usize = 2_000;
 const MAX_NAME_BYTES: usize = 128;
 
-pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Check, tools: &[Arc<RegisteredTool>]) -> Result<(), Problem> {
     let formats = if args.formats { Formats::Assertion } else { Formats::Annotation };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
         return Err(Problem::new("only one of `--tools` and `--calls` can be stdin"));
     }
-    let list = ToolList::open(args.from.tools.as_deref(), registry, formats)?;
+    let list = ToolList::open(args.from.tools.as_deref(), tools, formats)?;
     let mut checker = Checker { index: list.index(), list: &list, searches: MAX_NAME_SEARCHES };
     let mut out = style::stdout_writer();
     let mut summary = Summary::default();

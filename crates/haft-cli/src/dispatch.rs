@@ -5,7 +5,10 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Error, FailureCode, Run, Runtime, ToolResult, events::EventStream, turn::StopReason};
+use haft::{
+    Dialect, Error, FailureCode, Run, Runtime, ToolResult, dialect::ModelResponse,
+    events::EventStream, turn::StopReason,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +17,7 @@ use crate::{
     host_env::HostEnv,
     input,
     live::{self, Live},
+    mcp_servers,
     plan::no_dialect,
     result, screen, session,
     setup::Setup,
@@ -27,45 +31,79 @@ pub(crate) fn run(
 ) -> Result<ExitCode, Problem> {
     args.location.refuse_wide_default(host)?;
     let person = session::Person::at_terminal(&setup, args.yes);
-    let registry = builtin::registry(&setup, &person)?.build()?;
-    let runtime = setup.runtime(Runtime::builder()).registry(registry);
+    let response = if args.stream { None } else { Some(Complete::read(args, &setup)?) };
+    let servers = match &response {
+        Some(response) => {
+            let names = response.parsed.calls.iter().map(|call| call.name.as_str());
+            mcp_servers::for_calls(names, &setup, &person)?
+        }
+        // The calls of a stream are not known yet.
+        None => {
+            let host = mcp_servers::host_with(&setup, &person);
+            mcp_servers::servers_with(&setup, Some(mcp_servers::PATIENCE), host)?
+        }
+    };
+    let registry = servers
+        .into_iter()
+        .fold(builtin::registry(&setup, &person)?, |registry, server| registry.source(server));
+    let runtime = setup.runtime(Runtime::builder()).registry(registry.build()?);
     let runtime = builtin::note_workspace(runtime, &args.location, &setup);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
-    if args.stream {
-        streamed(args, run, events, &setup, host)
-    } else {
-        complete(args, run, events, &setup, host)
+    let running = Running { runtime, run, events };
+    match response {
+        Some(response) => complete(args, response, running, &setup, host),
+        None => streamed(args, running, &setup, host),
+    }
+}
+
+/// The run of the calls, and what is shown of it.
+struct Running {
+    runtime: Runtime,
+    run: Run,
+    events: Option<EventStream>,
+}
+
+/// A complete response.
+struct Complete {
+    dialect: Dialect,
+    response: Value,
+    parsed: ModelResponse,
+}
+
+impl Complete {
+    fn read(args: &args::Dispatch, setup: &Setup) -> Result<Self, Problem> {
+        let response = input::response(args.file.as_deref())?;
+        let whole = bare_message::complete(response, args.dialect);
+        if let Some(note) = whole.dialect_note(args.dialect) {
+            setup.note(note);
+        }
+        let bare_message::CompleteResponse { dialect, response, is_stop_assumed } = whole;
+        let dialect =
+            dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
+        let parsed = dialect.parse(&response)?;
+        if is_stop_assumed && !parsed.calls.is_empty() {
+            setup.note(
+                "a message without a stop reason counts as complete; give the whole response to \
+                 have truncation detected"
+                    .to_owned(),
+            );
+        }
+        Ok(Self { dialect, response, parsed })
     }
 }
 
 fn complete(
     args: &args::Dispatch,
-    run: Run,
-    events: Option<EventStream>,
+    Complete { dialect, response, mut parsed }: Complete,
+    Running { runtime, run, events }: Running,
     setup: &Setup,
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
-    let response = input::response(args.file.as_deref())?;
-    let whole = bare_message::complete(response, args.dialect);
-    if let Some(note) = whole.dialect_note(args.dialect) {
-        setup.note(note);
-    }
-    let bare_message::CompleteResponse { dialect, response, is_stop_assumed } = whole;
-    let dialect =
-        dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
-    let mut parsed = dialect.parse(&response)?;
     let (calls, stop) = (std::mem::take(&mut parsed.calls), parsed.stop);
-    if is_stop_assumed && !calls.is_empty() {
-        setup.note(
-            "a message without a stop reason counts as complete; give the whole response to have \
-             truncation detected"
-                .to_owned(),
-        );
-    }
     let (answers, is_interrupted) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
@@ -73,6 +111,7 @@ fn complete(
         let calls = calls.into_iter().map(|call| export.restore(call)).collect();
         let answered = session::run(turn, calls, stop).await;
         live::finish(live).await;
+        runtime.close().await;
         Ok::<_, Error>(answered)
     })??;
     let answer = parsed.render_results(&answers);
@@ -88,8 +127,7 @@ fn complete(
 
 fn streamed(
     args: &args::Dispatch,
-    run: Run,
-    events: Option<EventStream>,
+    Running { runtime, run, events }: Running,
     setup: &Setup,
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
@@ -100,6 +138,7 @@ fn streamed(
         let turn = run.turn().await?;
         let streamed = session::run_stream(turn, dialect, body).await;
         live::finish(live).await;
+        runtime.close().await;
         Ok::<_, Error>(streamed)
     })??;
     let is_empty = streamed.results.is_empty();

@@ -1,12 +1,13 @@
 //! `haft tools export`: prints tools in a provider's format, with a report of what the format
 //! cannot express.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::Arc};
 
 use anstyle::Style;
 use haft::{
-    Dialect, ToolRegistry,
+    Dialect,
     dialect::{ExportOptions, ExportedTool, LossKind, ToolChoice, ToolExport},
+    registry::RegisteredTool,
     schema::Formats,
 };
 use serde_json::{Value, json};
@@ -19,9 +20,9 @@ use crate::{
     tool_list::{Item, ToolList},
 };
 
-pub(crate) fn run(args: &args::Export, registry: &ToolRegistry) -> Result<(), Problem> {
+pub(crate) fn run(args: &args::Export, tools: &[Arc<RegisteredTool>]) -> Result<(), Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
-    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Annotation)?;
+    let list = ToolList::open(args.from.tools.as_deref(), tools, Formats::Annotation)?;
     let options = options(args, &list)?;
     if args.output.json && !args.request {
         if args.cache.is_some() {

@@ -17,6 +17,7 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     input,
+    install_edit::{self, Change, ClientFormat},
     style::{self, BOLD, DIM},
 };
 
@@ -33,57 +34,23 @@ pub(crate) fn run(args: &args::Install, host: &HostEnv) -> Result<ExitCode, Prob
         return Ok(ExitCode::SUCCESS);
     }
     let text = input::file(&file)?;
-    let mut config: Value = serde_json::from_str(&text).map_err(|e| {
-        Problem::new(format!("`{}` is not plain JSON: {e}", file.display()))
-            .hint("remove comments from it, or write `haft mcp wrap --` before each command")
-    })?;
     let program = this_program()?;
-    let changes = wrap_servers(&mut config, &program);
+    let (new, changes) = install_edit::wrap_servers(&text, format_of(&file), &program)
+        .map_err(|problem| Problem::new(format!("`{}`: {problem}", file.display())))?;
     if !args.dry_run && changes.iter().any(|change| change.after.is_some()) {
-        keep_and_write(&file, &text, &config)?;
+        keep_and_write(&file, &text, &new)?;
     }
     report(&file, &changes, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What happened to one server.
-#[derive(Debug, PartialEq)]
-struct Change {
-    server: String,
-    /// Why it stays as it is.
-    why_not: Option<&'static str>,
-    after: Option<Value>,
-}
-
-/// Puts each server that is started by a command behind haft.
-fn wrap_servers(config: &mut Value, program: &str) -> Vec<Change> {
-    let mut changes = Vec::new();
-    for key in ["mcpServers", "servers"] {
-        let servers = config.get_mut(key).and_then(Value::as_object_mut);
-        for (name, entry) in servers.into_iter().flatten() {
-            let why_not = wrap(name, entry, program);
-            let after = why_not.is_none().then(|| entry.clone());
-            changes.push(Change { server: name.clone(), why_not, after });
-        }
+/// A TOML file is one of codex; every other file is JSON, with comments or without.
+fn format_of(file: &Path) -> ClientFormat {
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        ClientFormat::Toml
+    } else {
+        ClientFormat::Json
     }
-    changes
-}
-
-/// Puts one server behind haft, or returns why not.
-fn wrap(name: &str, entry: &mut Value, program: &str) -> Option<&'static str> {
-    let Some(command) = entry.get("command").and_then(Value::as_str).map(str::to_owned) else {
-        return Some("it is reached by a URL");
-    };
-    let args: Vec<Value> = entry.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
-    let is_wrapped = args.first().is_some_and(|arg| arg == "mcp")
-        && args.get(1).is_some_and(|arg| arg == "wrap");
-    if is_wrapped {
-        return Some("it is behind haft already");
-    }
-    let own = ["mcp", "wrap", "--name", &server_name(name), "--", &command].map(|arg| json!(arg));
-    entry["command"] = json!(program);
-    entry["args"] = own.into_iter().chain(args).collect();
-    None
 }
 
 /// A name that rules can use.
@@ -108,6 +75,7 @@ fn default_file(client: McpClient, is_project: bool, host: &HostEnv) -> Result<P
             McpClient::ClaudeCode => ".mcp.json",
             McpClient::Cursor => ".cursor/mcp.json",
             McpClient::VsCode => ".vscode/mcp.json",
+            McpClient::Codex => ".codex/config.toml",
             McpClient::ClaudeDesktop => {
                 return Err(Problem::new("Claude Desktop has no file of a project"));
             }
@@ -125,6 +93,12 @@ fn default_file(client: McpClient, is_project: bool, host: &HostEnv) -> Result<P
         McpClient::ClaudeDesktop => settings.join("Claude/claude_desktop_config.json"),
         McpClient::Cursor => home.join(".cursor/mcp.json"),
         McpClient::VsCode => settings.join("Code/User/mcp.json"),
+        McpClient::Codex => host
+            .variables
+            .get("CODEX_HOME")
+            .filter(|path| !path.is_empty())
+            .map_or_else(|| home.join(".codex"), PathBuf::from)
+            .join("config.toml"),
     })
 }
 
@@ -135,7 +109,7 @@ fn kept_file(file: &Path) -> PathBuf {
 }
 
 /// Keeps the old file, and then replaces it in one step.
-fn keep_and_write(file: &Path, old: &str, new: &Value) -> Result<(), Problem> {
+fn keep_and_write(file: &Path, old: &str, new: &str) -> Result<(), Problem> {
     let failed =
         |what: &str, e: io::Error| Problem::new(format!("cannot {what} `{}`: {e}", file.display()));
     let kept = kept_file(file);
@@ -143,12 +117,10 @@ fn keep_and_write(file: &Path, old: &str, new: &Value) -> Result<(), Problem> {
     if !kept.exists() {
         write(&kept, old, file).map_err(|e| failed("keep the old content of", e))?;
     }
-    let text = serde_json::to_string_pretty(new)
-        .map_err(|e| Problem::new(format!("cannot write the new content: {e}")))?;
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(".haft-new");
     let temporary = PathBuf::from(temporary);
-    write(&temporary, &format!("{text}\n"), file).map_err(|e| failed("write a copy of", e))?;
+    write(&temporary, new, file).map_err(|e| failed("write a copy of", e))?;
     fs::rename(&temporary, file).map_err(|e| failed("replace", e))
 }
 
@@ -182,7 +154,9 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
         let servers: Vec<Value> = changes
             .iter()
             .map(|change| {
-                json!({"server": change.server, "after": change.after, "unchanged": change.why_not})
+                let after = change.after.as_ref().and_then(|words| words.split_first());
+                let after = after.map(|(command, args)| json!({"command": command, "args": args}));
+                json!({"server": change.server, "after": after, "unchanged": change.why_not})
             })
             .collect();
         let whole = json!({"file": file, "dry_run": args.dry_run, "servers": servers});
@@ -194,10 +168,7 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
     for change in changes {
         let name = style::paint(BOLD, style::visible(&change.server));
         match (&change.after, change.why_not) {
-            (Some(after), _) => {
-                let words = std::iter::once(&after["command"])
-                    .chain(after["args"].as_array().into_iter().flatten());
-                let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+            (Some(words), _) => {
                 page.push_str(&format!("{name}  {}\n", style::visible(&words.join(" "))));
             }
             (None, Some(why)) => {
@@ -223,35 +194,6 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_command_of_a_server_changes() {
-        let mut config = json!({
-            "theme": "dark",
-            "mcpServers": {
-                "my notes": {"command": "npx", "args": ["-y", "notes"], "env": {"KEY": "secret"}},
-                "remote": {"url": "https://mcp.example.com"},
-                "done": {"command": "/bin/haft", "args": ["mcp", "wrap", "--", "x"]},
-            },
-        });
-        let before = config.clone();
-        let changes = wrap_servers(&mut config, "/bin/haft");
-        let reasons: Vec<_> = changes.iter().map(|change| change.why_not.is_some()).collect();
-        assert_eq!(reasons, [false, true, true]);
-        let notes = &config["mcpServers"]["my notes"];
-        assert_eq!(notes["command"], "/bin/haft");
-        assert_eq!(
-            notes["args"],
-            json!(["mcp", "wrap", "--name", "my-notes", "--", "npx", "-y", "notes"])
-        );
-        assert_eq!(notes["env"], before["mcpServers"]["my notes"]["env"]);
-        for same in ["remote", "done"] {
-            assert_eq!(config["mcpServers"][same], before["mcpServers"][same]);
-        }
-        assert_eq!(config["theme"], "dark");
-        let again = wrap_servers(&mut config, "/bin/haft");
-        assert!(again.iter().all(|change| change.after.is_none()), "a second run changes nothing");
-    }
 
     #[test]
     fn names_of_servers_are_safe_in_rules() {

@@ -6,12 +6,13 @@
 use std::{
     collections::{HashMap, HashSet},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use anstyle::Style;
 use haft::{
-    Dialect, ToolRegistry,
+    Dialect,
     dialect::{ExportOptions, ExportedTool, Loss, LossKind},
     registry::RegisteredTool,
     schema::{Formats, Schema},
@@ -61,8 +62,8 @@ struct Finding {
     fix: String,
 }
 
-pub(crate) fn run(args: &args::Lint, registry: &ToolRegistry) -> Result<ExitCode, Problem> {
-    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Annotation)?;
+pub(crate) fn run(args: &args::Lint, tools: &[Arc<RegisteredTool>]) -> Result<ExitCode, Problem> {
+    let list = ToolList::open(args.from.tools.as_deref(), tools, Formats::Annotation)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
     let (findings, sums) = check(&list, dialects);
     if args.output.json {
@@ -421,7 +422,10 @@ mod tests {
             let schema = json!({"type": "object", "additionalProperties": false});
             registry = registry.add(DynTool::new(spec, schema, |_, _| async { "3" }));
         }
-        let list = ToolList::of(&registry.build().unwrap(), Formats::Annotation);
+        let list = ToolList::of(
+            &registry.build().unwrap().own().cloned().collect::<Vec<_>>(),
+            Formats::Annotation,
+        );
         check(&list, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
     }
 

@@ -10,7 +10,9 @@ mod runs;
 mod serve;
 mod client_question;
 mod mcp_wrap;
+mod waiting_calls;
 mod install;
+mod install_edit;
 mod agent_setup;
 mod model;
 mod model_key;
@@ -57,6 +59,7 @@ mod host_env;
 mod site;
 mod location;
 mod scripts;
+mod server_question;
 mod session;
 mod signals;
 mod prompt;
@@ -85,7 +88,7 @@ use haft::{Config, FailureCode};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Cli, Cmd, Mcp},
+    args::{Cli, Cmd},
     error::Problem,
     host_env::HostEnv,
     setup::Setup,
@@ -144,13 +147,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
-        Cmd::Mcp(args) => {
-            let host = match args {
-                Mcp::Wrap(args) => host_env_in(&args.place)?,
-                _ => host_env()?,
-            };
-            return mcp::run(args, &host);
-        }
+        Cmd::Mcp(args) => return mcp::run(args, &host_env_in(&args.location())?),
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
             return tools::run(args, |location, rules| Setup::open(&host_env_in(location)?, rules));

@@ -25,22 +25,22 @@ const EXIT_UNREACHABLE: u8 = 4;
 
 pub(crate) fn run(args: &Mcp, host: &HostEnv) -> Result<ExitCode, Problem> {
     match args {
-        Mcp::List { no_start, rules, output } => {
+        Mcp::List { no_start, rules, output, .. } => {
             list(&Setup::open(host, rules)?, *no_start, *output)
         }
-        Mcp::Get { server, rules, output } => get(&Setup::open(host, rules)?, server, *output),
+        Mcp::Get { server, rules, output, .. } => get(&Setup::open(host, rules)?, server, *output),
         Mcp::Wrap(args) => mcp_wrap::run(args, Setup::open(host, &args.rules)?, host),
         Mcp::Add(args) => mcp_edit::add(args, host),
         Mcp::Remove { server, from, output } => {
             mcp_edit::remove(server, from.as_deref(), host, *output)
         }
-        Mcp::Pin { server, tools, rules, output } => {
+        Mcp::Pin { server, tools, rules, output, .. } => {
             pin(&Setup::open(host, rules)?, server, tools, *output)
         }
-        Mcp::Diff { server, rules, output } => {
+        Mcp::Diff { server, rules, output, .. } => {
             diff(&Setup::open(host, rules)?, server.as_deref(), *output)
         }
-        Mcp::Login { server, out, rules, output } => {
+        Mcp::Login { server, out, rules, output, .. } => {
             mcp_login::run(&Setup::open(host, rules)?, server, *out, *output)
         }
     }

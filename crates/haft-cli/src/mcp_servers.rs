@@ -13,11 +13,16 @@ use std::{
 
 use haft::{secrets::Secret, tool::BoxError};
 use haft_mcp::{
-    client::{ClientHost, Credentials, Lockfile, PinStore, PinnedServer, RemoteServer},
+    client::{
+        ClientHost, Credentials, Lockfile, PinStore, PinnedServer, RemoteServer, ServerConfig,
+        ServerTransport,
+    },
     config::{self, ConfigContext, ConfigFormat, FoundServer},
 };
 
-use crate::{error::Problem, location, setup::Setup, style, trust_file};
+use crate::{
+    error::Problem, location, session::Person, setup::Setup, style, toolchains, trust_file,
+};
 
 /// The files of a project directory that name MCP servers.
 pub(crate) const PROJECT_FILES: [&str; 3] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"];
@@ -70,21 +75,7 @@ impl McpEntry {
     /// Makes the server. It is not started.
     pub(crate) fn server(&self, host: &ClientHost) -> Result<RemoteServer, Problem> {
         let config = self.found.config.clone().map_err(Problem::new)?;
-        let mut host = host.clone();
-        if let Some(lock) = &self.lock {
-            host.pins = Some(Arc::new(LockStore(lock.clone())));
-        }
-        let server = RemoteServer::with(config, host)?;
-        server.set_pins(self.pins()?);
-        Ok(server)
-    }
-
-    /// What is pinned of it.
-    fn pins(&self) -> Result<Option<PinnedServer>, Problem> {
-        match &self.lock {
-            Some(path) => Ok(read_lock(path)?.servers.remove(self.prefix())),
-            None => Ok(None),
-        }
+        pinned(config, host.clone(), self.lock.clone())
     }
 
     /// Changes what is pinned of it.
@@ -146,7 +137,56 @@ pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
             lock: user_lock.clone(),
         }));
     }
+    for entry in &mut all {
+        if let Ok(config) = &mut entry.found.config {
+            unwrap(config);
+            toolchains::show_to(config, setup);
+        }
+    }
     Ok(without_duplicates(all, setup))
+}
+
+/// Replaces `haft mcp wrap --name NAME -- COMMAND` by the command: haft starts it itself, with the
+/// same pins.
+fn unwrap(config: &mut ServerConfig) {
+    let ServerTransport::Stdio(command) = &mut config.transport else { return };
+    let is_haft = Path::new(&command.program).file_stem().is_some_and(|stem| stem == "haft");
+    let words: Vec<&str> = command.args.iter().map(String::as_str).collect();
+    let (name, rest) = match words.as_slice() {
+        ["mcp", "wrap", "--name", name, "--", rest @ ..] => (Some((*name).to_owned()), rest),
+        ["mcp", "wrap", "--", rest @ ..] => (None, rest),
+        _ => return,
+    };
+    let Some((program, args)) = rest.split_first().filter(|_| is_haft) else { return };
+    let (program, args) = ((*program).to_owned(), args.iter().map(ToString::to_string).collect());
+    (command.program, command.args) = (program, args);
+    config.name = name.unwrap_or_else(|| config.name.clone());
+}
+
+/// The lock file of a server that a client starts behind haft: that of the file which names it, or
+/// the user's own.
+pub(crate) fn lock_of(setup: &Setup, name: &str, identity: &str) -> Option<PathBuf> {
+    let is_it = |entry: &McpEntry| {
+        let config = entry.found.config.as_ref().ok();
+        entry.prefix() == name
+            && config.is_some_and(|config| config.transport.identity() == identity)
+    };
+    let known = find(setup).ok()?.into_iter().find(is_it).and_then(|entry| entry.lock);
+    known.or_else(|| setup.site.user().map(|user| user.join(Lockfile::FILE)))
+}
+
+/// Gives a server the pins of a lock file, and keeps its first ones there.
+pub(crate) fn pinned(
+    config: ServerConfig,
+    mut host: ClientHost,
+    lock: Option<PathBuf>,
+) -> Result<RemoteServer, Problem> {
+    let Some(lock) = lock else { return Ok(RemoteServer::with(config, host)?) };
+    let pins = read_lock(&lock)?.servers.remove(&config.name);
+    host.pins = Some(Arc::new(LockStore(lock)));
+    let server = RemoteServer::with(config, host)?;
+    server.set_pins(pins);
+    Ok(server)
 }
 
 /// Returns one server of the configuration.
@@ -247,6 +287,15 @@ fn shown(path: &Path, here: &Path) -> String {
     path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
+/// The same for a command with a person: servers may ask it.
+pub(crate) fn host_with(setup: &Setup, person: &Person) -> ClientHost {
+    let mut host = host(setup);
+    if person.is_there() {
+        host.elicitor = Some(Arc::new(person.clone()));
+    }
+    host
+}
+
 /// What servers of a command may use: tokens of earlier logins, and no browser.
 pub(crate) fn host(setup: &Setup) -> ClientHost {
     let mut host = ClientHost::default();
@@ -260,6 +309,18 @@ pub(crate) fn host(setup: &Setup) -> ClientHost {
 /// longer for them.
 pub(crate) fn servers(setup: &Setup, wait: Option<Duration>) -> Result<Vec<RemoteServer>, Problem> {
     servers_with(setup, wait, host(setup))
+}
+
+/// The servers, if one of these calls may be for a tool of a server: its name has `__` then.
+pub(crate) fn for_calls<'a>(
+    mut names: impl Iterator<Item = &'a str>,
+    setup: &Setup,
+    person: &Person,
+) -> Result<Vec<RemoteServer>, Problem> {
+    if !names.any(|name| name.contains("__")) {
+        return Ok(Vec::new());
+    }
+    servers_with(setup, Some(PATIENCE), host_with(setup, person))
 }
 
 /// The same, for servers that may use what `host` provides.

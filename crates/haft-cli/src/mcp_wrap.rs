@@ -11,15 +11,18 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, error::Problem, host_env::HostEnv, install, result, serve, session, setup::Setup,
+    args, error::Problem, host_env::HostEnv, install, mcp_servers, result, serve, session,
+    setup::Setup, waiting_calls::WaitingCalls,
 };
 
 pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
-    let (changes, server) = server(args, host)?;
+    let (changes, server) = server(args, &setup, host)?;
     let name = server.config().name.clone();
     let registry = ToolRegistry::builder().source(server.clone()).build()?;
     let runtime = serve::runtime(&setup).registry(registry);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+    let waiting = WaitingCalls::open(host)?;
+    let runtime = waiting.iter().try_fold(runtime, |runtime, calls| calls.sign(runtime))?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let prefix = format!("{name}__");
@@ -28,8 +31,8 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
         .run(move |run| run.working_directory(&here).budget(budget.clone()))
         .view(move |_| ToolView::all().strip_prefix(&prefix))
         .provider(Gateway::bare(server))
-        .changes(changes)
-        .build()?;
+        .changes(changes);
+    let served = waiting.into_iter().fold(served, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
         let ended = serve::serve(served, serve::Transport::Stdio).await;
         // The child ends with us.
@@ -40,7 +43,11 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
 }
 
 /// The server of the command line. It gets our whole environment, which the client made for it.
-fn server(args: &args::Wrap, host: &HostEnv) -> Result<(Changes, RemoteServer), Problem> {
+fn server(
+    args: &args::Wrap,
+    setup: &Setup,
+    host: &HostEnv,
+) -> Result<(Changes, RemoteServer), Problem> {
     let (program, rest) =
         args.command.split_first().ok_or_else(|| Problem::new("the command is empty"))?;
     let stem = Path::new(program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -51,6 +58,9 @@ fn server(args: &args::Wrap, host: &HostEnv) -> Result<(Changes, RemoteServer), 
     let mut client = ClientHost::default();
     client.forward_questions = true;
     client.changes = Some(changes.clone());
-    let config = ServerConfig::new(name, ServerTransport::Stdio(command));
-    Ok((changes, RemoteServer::with(config, client)?))
+    let mut config = ServerConfig::new(name, ServerTransport::Stdio(command));
+    // There is nothing to show without it.
+    config.start_wait = config.start_timeout;
+    let lock = mcp_servers::lock_of(setup, &config.name, &config.transport.identity());
+    Ok((changes, mcp_servers::pinned(config, client, lock)?))
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     args, bare_message, builtin,
     error::Problem,
-    input, session,
+    input, mcp_servers, session,
     setup::Setup,
     style::{self, BAD, BOLD, DIM, NAME, Table},
 };
@@ -19,14 +19,18 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let dialect =
         dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let haft::dialect::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
-    let registry = builtin::all(setup)?.build()?;
-    let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
+    let names = calls.iter().map(|call| call.name.as_str());
+    let servers = mcp_servers::for_calls(names, setup, &session::Person::default())?;
+    let registry = servers.into_iter().fold(builtin::all(setup)?, |all, server| all.source(server));
+    let runtime = setup.runtime(Runtime::builder()).registry(registry.build()?).build()?;
     let run = setup.run(&runtime).start();
     let mut planned = session::block_on(async move {
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call));
-        Ok::<_, haft::Error>(turn.plan(calls))
+        let planned = turn.plan(calls);
+        runtime.close().await;
+        Ok::<_, haft::Error>(planned)
     })??;
     let refused = planned.iter().filter(|call| call.refused.is_some());
     let refused: Vec<String> = refused.map(|call| call.tool.clone()).collect();

@@ -164,37 +164,8 @@ fn make(directory: &Path) -> io::Result<()> {
 
 /// The id of a run: date and time in UTC, and a random number.
 fn id(now: Duration, random: u64) -> String {
-    let (days, second) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    let random = random & 0xffff;
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}-{random:04x}")
-}
-
-/// The date of a day, counted from 1970-01-01.
-fn date(mut days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+    let time = chrono::DateTime::<chrono::Utc>::from(UNIX_EPOCH + now);
+    format!("{}-{:04x}", time.format("%Y%m%d-%H%M%S"), random & 0xffff)
 }
 
 #[cfg(test)]

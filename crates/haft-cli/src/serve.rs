@@ -20,6 +20,7 @@ use crate::{
     setup::Setup,
     signals::Signals,
     style,
+    waiting_calls::WaitingCalls,
 };
 
 /// How many questions may be open at once. Each client has a user of its own.
@@ -43,13 +44,15 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     }
     let runtime = runtime(&setup).registry(registry.build()?);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+    let waiting = WaitingCalls::open(host)?;
+    let runtime = waiting.iter().try_fold(runtime, |runtime, calls| calls.sign(runtime))?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())
         .provider(Gateway::new(servers))
         .changes(changes)
-        .run(move |run| run.working_directory(&here).budget(budget.clone()))
-        .build()?;
+        .run(move |run| run.working_directory(&here).budget(budget.clone()));
+    let server = waiting.into_iter().fold(server, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
         let served = serve(server, transport).await;
         runtime.close().await;
@@ -72,6 +75,7 @@ pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(),
                 server.serve(tokio::io::stdin(), tokio::io::stdout()).await?;
             }
             Transport::Http(address, options) => {
+                options.check(address)?;
                 let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| {
                     Problem::new(format!("cannot listen on {address}: {e}"))
                         .hint("choose another port; port 0 picks a free one")

@@ -244,6 +244,22 @@ impl Person {
         }
     }
 
+    /// Asks a question under a heading that says who asks.
+    pub(crate) async fn ask_under(
+        &self,
+        heading: &str,
+        question: &str,
+        choices: &[String],
+    ) -> Result<String, Failure> {
+        match &self.prompt {
+            Some(prompt) => {
+                tokio::time::sleep(self.delay).await;
+                prompt.ask_under(heading, question, choices).await
+            }
+            None => Err(Failure::new(FailureCode::NeedsInteraction, "there is no terminal")),
+        }
+    }
+
     /// The tool with which a model asks the person.
     pub(crate) fn ask_user(&self) -> AskUser {
         AskUser::new(self.clone())

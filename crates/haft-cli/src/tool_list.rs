@@ -6,7 +6,6 @@
 use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
 use haft::{
-    ToolRegistry,
     dialect::{ToolAnnotations, ToolDefinition},
     registry::RegisteredTool,
     schema::{Formats, Schema},
@@ -57,22 +56,22 @@ pub(crate) struct ToolList {
 }
 
 impl ToolList {
-    /// Reads the tools of a file, or takes those of the registry.
+    /// Reads the tools of a file, or takes these.
     pub(crate) fn open(
         file: Option<&Path>,
-        registry: &ToolRegistry,
+        tools: &[Arc<RegisteredTool>],
         formats: Formats,
     ) -> Result<Self, Problem> {
         let Some(path) = file else {
-            return Ok(Self::of(registry, formats));
+            return Ok(Self::of(tools, formats));
         };
         let items = Lines::open(path)?.map(|line| line.map(|line| line_of(line, formats)));
         Ok(Self { items: items.collect::<Result<_, _>>()? })
     }
 
-    /// Takes the tools of a registry.
-    pub(crate) fn of(registry: &ToolRegistry, formats: Formats) -> Self {
-        Self { items: registry.own().map(|entry| Item::of(entry, formats)).collect() }
+    /// Takes registered tools.
+    pub(crate) fn of(tools: &[Arc<RegisteredTool>], formats: Formats) -> Self {
+        Self { items: tools.iter().map(|entry| Item::of(entry, formats)).collect() }
     }
 
     /// The definitions for an export. An unusable tool is included without a schema, so that the

@@ -202,6 +202,32 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<Judged>), Problem> {
     Ok((runtime, judged))
 }
 
+/// Returns every tool, those of MCP servers included: own tools first. Notes which servers have no
+/// tools yet.
+pub(crate) fn all_tools(setup: &Setup) -> Result<Vec<Arc<RegisteredTool>>, Problem> {
+    let servers = mcp_servers::servers(setup, Some(mcp_servers::PATIENCE))?;
+    let registry = servers.iter().fold(builtin::all(setup)?, |all, s| all.source(s.clone()));
+    let registry = registry.build()?;
+    let mut tools: Vec<Arc<RegisteredTool>> = registry.own().cloned().collect();
+    if servers.is_empty() {
+        return Ok(tools);
+    }
+    let run = Runtime::builder().registry(registry).build()?.run();
+    let (remote, problems) = session::block_on(async move {
+        let turn = run.turn().await?;
+        let remote = turn.snapshot().entries().filter(|tool| tool.policy_tool().remote.is_some());
+        let remote: Vec<Arc<RegisteredTool>> = remote.cloned().collect();
+        let problems = turn.snapshot().problems().to_vec();
+        for server in &servers {
+            server.shut_down().await;
+        }
+        Ok::<_, haft::Error>((remote, problems))
+    })??;
+    problems.into_iter().for_each(|problem| setup.note(problem));
+    tools.extend(remote);
+    Ok(tools)
+}
+
 /// A tool with the same declaration and without a check. Its calls write the files that they name.
 fn stub_of(entry: &RegisteredTool) -> DynTool {
     let is_read_only = entry.spec().is_read_only();

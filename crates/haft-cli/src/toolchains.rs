@@ -10,6 +10,7 @@ use std::{
 };
 
 use haft::policy::{SandboxSettings, SourceLocation};
+use haft_mcp::client::{ServerConfig, ServerTransport};
 use haft_sandbox::{Access, Environment};
 use haft_tools::BuiltinTools;
 
@@ -200,6 +201,26 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
         tools = tools.variable(name, value);
     }
     Ok(tools)
+}
+
+/// Shows the toolchains in the home directory to a confined MCP server, as to commands.
+pub(crate) fn show_to(server: &mut ServerConfig, setup: &Setup) {
+    let ServerTransport::Stdio(command) = &mut server.transport else { return };
+    let Some(sandbox) = &mut command.sandbox else { return };
+    let Some(home) = setup.loaded.context.home.as_deref() else { return };
+    if !setup.loaded.sandbox.toolchains {
+        return;
+    }
+    let real_home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    for found in find(home, setup.variables()) {
+        for (name, value) in found.variables {
+            command.environment.entry(name.to_owned()).or_insert(value);
+        }
+        for path in found.directories {
+            sandbox.hidden.extend(SandboxSettings::secrets_below(&path, &real_home));
+            sandbox.read.push(path);
+        }
+    }
 }
 
 fn left_out(location: &SourceLocation, path: &Path, why: &str) -> String {

@@ -7,7 +7,6 @@ use std::{process::ExitCode, time::Duration};
 
 use anstyle::Style;
 use haft::{
-    ToolRegistry,
     registry::RegisteredTool,
     tool::{Capability, Isolation, Manifest},
 };
@@ -30,7 +29,7 @@ pub(crate) fn run(
     args: &args::Tools,
     open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
-    let registry = match args {
+    let tools = match args {
         args::Tools::List(args::ListTools { cost, location, rules, output }) => {
             let setup = open(location, rules)?;
             if *cost {
@@ -52,14 +51,14 @@ pub(crate) fn run(
         | args::Tools::Check(args::Check { from, .. })
         | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
             // The tools of a file do not depend on this directory.
-            Some(_) => ToolRegistry::builder().build()?,
-            None => builtin::all(&open(&from.location, &from.rules)?)?.build()?,
+            Some(_) => Vec::new(),
+            None => tool_status::all_tools(&open(&from.location, &from.rules)?)?,
         },
     };
     match args {
-        args::Tools::Export(args) => export::run(args, &registry)?,
-        args::Tools::Check(args) => check::run(args, &registry)?,
-        args::Tools::Lint(args) => return lint::run(args, &registry),
+        args::Tools::Export(args) => export::run(args, &tools)?,
+        args::Tools::Check(args) => check::run(args, &tools)?,
+        args::Tools::Lint(args) => return lint::run(args, &tools),
         args::Tools::List(_) | args::Tools::Names { .. } | args::Tools::Show { .. } => {}
     }
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,10 @@
 //! Buffers the progress notes of a running call, so that a fast body cannot flood slow observers
 //! (backpressure).
 //!
-//! The first note is sent at once. ProgressBuffer within the host's interval are buffered: of
-//! several progress reports only the last is kept, and output chunks are merged without loss or
-//! reordering. A large buffer is flushed early, so that memory stays bounded.
+//! The first note is sent at once. Output chunks within the host's interval are merged without loss
+//! or reordering. Progress reports are sent one by one as long as there are no more than one per
+//! interval on average, with a small burst; beyond that rate only the last is kept. A large buffer
+//! is flushed early, so that memory stays bounded.
 
 use std::{
     sync::{Mutex, MutexGuard, TryLockError},
@@ -42,6 +43,8 @@ impl Progress {
 const MAX_KEPT_BYTES: usize = 50_000;
 /// A buffer of this size is flushed before its interval ends.
 const FLUSH_BYTES: usize = 16 << 10;
+/// How many progress reports are sent at once before the rate of one per interval applies.
+const BURST_REPORTS: u32 = 10;
 /// Above this size the sender waits for its turn instead of leaving the buffer to the thread that
 /// is flushing.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
@@ -63,6 +66,8 @@ struct State {
     size: u64,
     key: Option<String>,
     last_sent: Option<Instant>,
+    /// When the reports that were sent would have been sent at one per interval (leaky bucket).
+    reports_until: Option<Instant>,
     chunks: Vec<Progress>,
     progress: Option<Progress>,
     weight: usize,
@@ -117,9 +122,11 @@ impl ProgressBuffer {
     ) {
         let weight = {
             let mut state = self.lock();
+            let is_in_rate =
+                matches!(note, Progress::Progress(..)) && state.count_report(now, every);
             state.push(note);
-            let is_due =
-                state.last_sent.is_none_or(|sent| now.saturating_duration_since(sent) >= every);
+            let is_due = is_in_rate
+                || state.last_sent.is_none_or(|sent| now.saturating_duration_since(sent) >= every);
             if !is_due && state.weight < FLUSH_BYTES {
                 drop(state);
                 self.buffered.notify_waiters();
@@ -187,6 +194,16 @@ impl State {
         self.chunks.is_empty() && self.progress.is_none()
     }
 
+    /// Counts a progress report that is to be sent now; `false` if there were too many.
+    fn count_report(&mut self, now: Instant, every: Duration) -> bool {
+        let until = self.reports_until.map_or(now, |until| until.max(now));
+        let is_in_rate = until.saturating_duration_since(now) <= every * (BURST_REPORTS - 1);
+        if is_in_rate {
+            self.reports_until = until.checked_add(every);
+        }
+        is_in_rate
+    }
+
     /// Keeps the beginning of the output. After the first truncation text is only counted, so that
     /// the kept text is always a prefix.
     fn keep(&mut self, text: &str) {
@@ -240,17 +257,48 @@ mod tests {
         for (n, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
             let now = start + Duration::from_millis(40) * u32::try_from(n).unwrap();
             notes.add(partial(text), now, EVERY, send);
-            notes.add(Progress::Progress(None, text.to_owned()), now, EVERY, send);
         }
         assert_eq!(
             *sent.borrow(),
-            [partial("a"), partial("bcd"), Progress::Progress(None, "c".to_owned())],
-            "a due note flushes the buffer"
+            [partial("a"), partial("bcd")],
+            "a due chunk flushes the buffer"
         );
+        notes.add(partial("e"), start + EVERY, EVERY, send);
         notes.flush(start, send);
-        assert_eq!(sent.borrow().last(), Some(&Progress::Progress(None, "d".to_owned())));
+        assert_eq!(sent.borrow().last(), Some(&partial("e")));
         notes.flush(start, send);
-        assert_eq!(sent.borrow().len(), 4, "nothing is sent twice");
+        assert_eq!(sent.borrow().len(), 3, "nothing is sent twice");
+    }
+
+    fn report(n: u32) -> Progress {
+        Progress::Progress(None, n.to_string())
+    }
+
+    #[test]
+    fn reports_within_the_rate_are_all_sent() {
+        // Three at once, then one per interval: any program that reports now and then.
+        let (notes, sent, start) = (ProgressBuffer::default(), RefCell::new(Vec::new()), start());
+        let send = |note| sent.borrow_mut().push(note);
+        for n in 0..30 {
+            notes.add(report(n), start + EVERY * n.saturating_sub(2), EVERY, send);
+        }
+        assert_eq!(*sent.borrow(), (0..30).map(report).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_flood_of_reports_is_cut_to_the_rate_and_the_last_is_kept() {
+        let (notes, sent, start) = (ProgressBuffer::default(), RefCell::new(Vec::new()), start());
+        let send = |note| sent.borrow_mut().push(note);
+        // A thousand per second, for ten seconds.
+        for n in 0..10_000 {
+            notes.add(report(n), start + Duration::from_millis(u64::from(n)), EVERY, send);
+        }
+        notes.flush(start, send);
+        let sent = sent.into_inner();
+        let burst = usize::try_from(BURST_REPORTS).unwrap();
+        assert!((100..=100 + 2 * burst).contains(&sent.len()), "{}", sent.len());
+        assert_eq!(sent[..burst], (0..BURST_REPORTS).map(report).collect::<Vec<_>>());
+        assert_eq!(sent.last(), Some(&report(9_999)));
     }
 
     #[test]

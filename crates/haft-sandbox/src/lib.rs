@@ -83,7 +83,9 @@ pub use self::{
     helper_program::Helper,
     obstacles::{Obstacle, ObstacleCause},
     profile::{DeniedFiles, Network, ProcessLimits, Profile, ReadableFiles},
-    running::{ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, RunningProcess},
+    running::{
+        ProcessChunk, ProcessFacts, ProcessPipes, ProcessResult, ProcessStream, RunningProcess,
+    },
     sandbox::Sandbox,
     tier::{Level, Strength, Tier},
     workspace::{

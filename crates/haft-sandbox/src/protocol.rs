@@ -11,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::{Exit, ExitReason, Level, ProcessLimits, Profile, RefusedChange, Tier};
 
 /// The protocol version. Increase it with every incompatible change.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The first argument of a program that is started as the helper.
 pub(crate) const HELPER_ARGUMENT: &str = "haft-sandbox-helper-v1";
 /// Size limit of the orders. The system does not accept more arguments either.
 pub(crate) const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// Size limit of the standard input of a command.
 pub(crate) const MAX_INPUT_BYTES: usize = 64 << 20;
+/// The size of an input that is a pipe: one byte with its file descriptor follows the orders.
+pub(crate) const PIPED_INPUT: u64 = u64::MAX;
 /// The byte that makes the helper send `SIGTERM` to the command.
 pub(crate) const TERMINATE: u8 = b't';
 

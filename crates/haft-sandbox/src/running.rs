@@ -12,7 +12,7 @@ use haft_core::BoundedBuffer;
 use serde::Serialize;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
+    net::{UnixStream, unix::pipe},
     process::{Child, ChildStderr, ChildStdout},
 };
 
@@ -108,6 +108,18 @@ pub struct ProcessChunk {
     pub stream: ProcessStream,
     /// Its bytes. Empty once the buffer is full: then it only shows that there was output.
     pub bytes: Vec<u8>,
+}
+
+/// The standard streams of a command that was started with them open.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ProcessPipes {
+    /// Its standard input.
+    pub stdin: pipe::Sender,
+    /// Its standard output.
+    pub stdout: ChildStdout,
+    /// Its standard error.
+    pub stderr: ChildStderr,
 }
 
 /// A running sandboxed command. Dropping it kills all its processes.

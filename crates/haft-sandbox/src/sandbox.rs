@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    os::fd::{AsFd as _, BorrowedFd},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -15,15 +16,15 @@ use std::{
 use haft_core::BoundedBuffer;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
+    net::{UnixStream, unix::pipe},
 };
 
 use crate::{
-    Command, Error, ErrorKind, Helper, Level, Obstacle, Profile, RunningProcess, Tier, exhausted,
-    obstacles,
+    Command, Error, ErrorKind, Helper, Level, Obstacle, ProcessPipes, Profile, RunningProcess,
+    Tier, exhausted, obstacles,
     protocol::{
-        Act, Fault, HELPER_ARGUMENT, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, Report,
-        Run, VERSION,
+        Act, Fault, HELPER_ARGUMENT, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES,
+        PIPED_INPUT, Report, Run, VERSION,
     },
 };
 
@@ -35,6 +36,14 @@ pub struct Sandbox {
     cgroup: Option<PathBuf>,
     bubblewrap: Option<PathBuf>,
     obstacles: Vec<Obstacle>,
+}
+
+/// The standard input of a command.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'a> {
+    Bytes(&'a [u8]),
+    /// The reading end of a pipe.
+    Pipe(BorrowedFd<'a>),
 }
 
 /// Timeout of the setup, which normally takes a few milliseconds.
@@ -187,14 +196,14 @@ impl Sandbox {
     /// not fall back to a weaker level.
     async fn probe(&self, orders: &HelperRequest) -> Result<RunningProcess, Error> {
         for pause in PROBE_RETRY_DELAYS {
-            match self.launch(orders, &[], 0, 0).await {
+            match self.launch(orders, Input::Bytes(&[]), 0, 0).await {
                 Err(error) if error.kind() == ErrorKind::Transient => {
                     tokio::time::sleep(*pause).await;
                 }
                 result => return result,
             }
         }
-        self.launch(orders, &[], 0, 0).await
+        self.launch(orders, Input::Bytes(&[]), 0, 0).await
     }
 
     /// Returns what is enforced for a command with the default profile. [`RunningProcess::tier`]
@@ -217,6 +226,36 @@ impl Sandbox {
     /// Fails if the program is missing, the profile contradicts the disk, or a step of the setup
     /// fails. Nothing ran then.
     pub async fn start(&self, command: Command, profile: Profile) -> Result<RunningProcess, Error> {
+        let (input, keep, kill_above) = (command.input.clone(), command.keep, command.kill_above);
+        let orders = self.run_orders(command, profile)?;
+        self.launch(&orders, Input::Bytes(&input), keep, kill_above).await
+    }
+
+    /// Starts a command whose standard streams stay open, such as a server. Its output is neither
+    /// kept nor limited here, and the reader must read all of it. The input of the command is not
+    /// used.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub async fn start_piped(
+        &self,
+        command: Command,
+        profile: Profile,
+    ) -> Result<(RunningProcess, ProcessPipes), Error> {
+        let orders = self.run_orders(command, profile)?;
+        let no_pipe =
+            |e: io::Error| Error::new(ErrorKind::Transient, format!("no pipe: {e}")).because(e);
+        let (input, writer) = io::pipe().map_err(no_pipe)?;
+        let stdin = pipe::Sender::from_owned_fd(writer.into()).map_err(no_pipe)?;
+        let mut running = self.launch(&orders, Input::Pipe(input.as_fd()), 0, u64::MAX).await?;
+        match (running.stdout.take(), running.stderr.take()) {
+            (Some(stdout), Some(stderr)) => Ok((running, ProcessPipes { stdin, stdout, stderr })),
+            _ => Err(Error::new(ErrorKind::Launch, "a standard stream of the command is missing")),
+        }
+    }
+
+    /// Returns the orders for a command.
+    fn run_orders(&self, command: Command, profile: Profile) -> Result<HelperRequest, Error> {
         let bad = |message: &str| Error::new(ErrorKind::BadCommand, message);
         if command.argv.iter().any(|arg| arg.contains('\0')) {
             return Err(bad("an argument contains a NUL byte"));
@@ -239,8 +278,7 @@ impl Sandbox {
             directory,
         });
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let orders = self.orders(self.tier.level, profile, act, command.deadline.map(millis));
-        self.launch(&orders, &command.input, command.keep, command.kill_above).await
+        Ok(self.orders(self.tier.level, profile, act, command.deadline.map(millis)))
     }
 
     /// Runs a command to its end.
@@ -258,7 +296,7 @@ impl Sandbox {
     pub(crate) async fn launch(
         &self,
         orders: &HelperRequest,
-        input: &[u8],
+        input: Input<'_>,
         keep: usize,
         kill_above: u64,
     ) -> Result<RunningProcess, Error> {
@@ -319,13 +357,20 @@ impl Sandbox {
         };
         let mut head = Vec::with_capacity(16 + text.len());
         head.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        head.extend_from_slice(&(input.len() as u64).to_le_bytes());
+        let input_length = match input {
+            Input::Bytes(bytes) => bytes.len() as u64,
+            Input::Pipe(_) => PIPED_INPUT,
+        };
+        head.extend_from_slice(&input_length.to_le_bytes());
         head.extend_from_slice(&text);
         let exchange = async {
             // A helper that refuses does not read everything. Its report says why, so the write
             // error is ignored.
             let _ = running.control.write_all(&head).await;
-            let _ = running.control.write_all(input).await;
+            let _ = match input {
+                Input::Bytes(bytes) => running.control.write_all(bytes).await,
+                Input::Pipe(file) => send_file(&running.control, file).await,
+            };
             first_report(&mut running).await
         };
         let report = tokio::time::timeout(LAUNCH_TIMEOUT, exchange).await;
@@ -364,6 +409,20 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// Sends one byte with a file descriptor.
+async fn send_file(control: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let send = || {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let files = [file];
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
+        let data = [io::IoSlice::new(&[0])];
+        sendmsg(control, &data, &mut ancillary, SendFlags::empty()).map_err(io::Error::from)
+    };
+    control.async_io(tokio::io::Interest::WRITABLE, send).await.map(drop)
 }
 
 fn kind(fault: Fault) -> ErrorKind {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{
-    Output, Rules,
+    Output, Rules, WorkspaceArgs,
     serve::{WRAP_HELP, Wrap},
 };
 
@@ -36,6 +36,8 @@ pub(crate) enum Mcp {
         #[arg(long)]
         no_start: bool,
         #[command(flatten)]
+        location: WorkspaceArgs,
+        #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
@@ -47,6 +49,8 @@ pub(crate) enum Mcp {
     Get {
         /// The server
         server: String,
+        #[command(flatten)]
+        location: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
@@ -86,6 +90,8 @@ first with `haft mcp get`.")]
         /// The tools; without them all, except those that look suspicious
         tools: Vec<String>,
         #[command(flatten)]
+        location: WorkspaceArgs,
+        #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
@@ -99,6 +105,8 @@ The exit code is 0 if nothing has changed, and 2 if something has.")]
     Diff {
         /// The server; without it, all
         server: Option<String>,
+        #[command(flatten)]
+        location: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
@@ -115,10 +123,27 @@ The exit code is 0 if nothing has changed, and 2 if something has.")]
         #[arg(long)]
         out: bool,
         #[command(flatten)]
+        location: WorkspaceArgs,
+        #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
     },
+}
+
+impl Mcp {
+    /// The workspace whose servers are meant.
+    pub(crate) fn location(&self) -> WorkspaceArgs {
+        match self {
+            Self::Wrap(args) => args.place.clone(),
+            Self::List { location, .. }
+            | Self::Get { location, .. }
+            | Self::Pin { location, .. }
+            | Self::Diff { location, .. }
+            | Self::Login { location, .. } => location.clone(),
+            Self::Add(_) | Self::Remove { .. } => WorkspaceArgs::default(),
+        }
+    }
 }
 
 /// Options of `haft mcp add`.

@@ -81,8 +81,8 @@ pub(crate) const INSTALL_HELP: &str = "Examples:
   haft install claude-code --undo        put the old file back
 
 Rewrites the configuration of an MCP client, so that each server that it starts runs behind
-`haft mcp wrap`. The old file is kept next to it, with `.before-haft` at the end of its name. Servers
-that are reached by a URL stay as they are.";
+`haft mcp wrap`. Comments and layout of the file survive. The old file is kept next to it, with
+`.before-haft` at the end of its name. Servers that are reached by a URL stay as they are.";
 
 /// An MCP client whose servers are put behind haft.
 #[derive(Debug, Args)]
@@ -91,6 +91,7 @@ pub(crate) struct Install {
     #[arg(value_parser = super::choices(&[
         ("claude-code", McpClient::ClaudeCode),
         ("claude-desktop", McpClient::ClaudeDesktop),
+        ("codex", McpClient::Codex),
         ("cursor", McpClient::Cursor),
         ("vscode", McpClient::VsCode),
     ]))]
@@ -116,6 +117,7 @@ pub(crate) struct Install {
 pub(crate) enum McpClient {
     ClaudeCode,
     ClaudeDesktop,
+    Codex,
     Cursor,
     VsCode,
 }

@@ -25,6 +25,16 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
 
     /// Asks a question of the model, and returns the answer of the person.
     pub(crate) async fn ask_text(&self, question: &UserQuestion) -> Result<String, Failure> {
+        self.ask_under("The model asks you", &question.question, &question.choices).await
+    }
+
+    /// Asks a question under a heading that says who asks.
+    pub(crate) async fn ask_under(
+        &self,
+        heading: &str,
+        question: &str,
+        choices: &[String],
+    ) -> Result<String, Failure> {
         let mut keys = self.keys.lock().await;
         let _screen = OpenQuestion::new();
         keys.discard_typed().await;
@@ -33,7 +43,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         }
         // A cancelled question may leave half an answer in the input line.
         let stale = Stale(&self.is_stale);
-        self.write(&question_page(question));
+        self.write(&question_page(heading, question, choices));
         let line = self.line(&mut keys, "  your answer (Enter alone: no answer) > ").await?;
         stale.forget();
         let Some(line) = line else {
@@ -44,7 +54,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
             .with_next("continue without an answer, or put the question into your reply"));
         };
         let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-        let chosen = chosen.and_then(|at| question.choices.get(at));
+        let chosen = chosen.and_then(|at| choices.get(at));
         Ok(chosen.cloned().unwrap_or(line))
     }
 }
@@ -64,17 +74,17 @@ impl Drop for Stale<'_> {
     }
 }
 
-/// The text of a model's question.
-fn question_page(question: &UserQuestion) -> String {
-    let mut out = format!("\n{}\n", style::paint(BOLD, "The model asks you"));
-    for line in style::visible(&question.question).lines() {
+/// The text of a question.
+fn question_page(heading: &str, question: &str, choices: &[String]) -> String {
+    let mut out = format!("\n{}\n", style::paint(BOLD, one_line(heading)));
+    for line in style::visible(question).lines() {
         out += &format!("  {line}\n");
     }
-    for (at, choice) in question.choices.iter().enumerate() {
+    for (at, choice) in choices.iter().enumerate() {
         let number = style::paint(NAME, format_args!("{:>4}", at + 1));
         out += &format!("{number}  {}\n", one_line(choice));
     }
-    if !question.choices.is_empty() {
+    if !choices.is_empty() {
         out += "  type a number, or an answer of your own\n";
     }
     out

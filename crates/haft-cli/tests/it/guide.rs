@@ -152,7 +152,19 @@ fn examples_of_the_large_results_guide_match_the_output() {
 fn examples_of_the_mcp_tools_guide_match_the_output() {
     let server = blocks(MCP_TOOLS, "sh")[0];
     let dir = TempDir::new("mcp-tools-guide", &[("notes-server.sh", server)]);
-    assert!(run_examples_in(MCP_TOOLS, &dir.work()) >= 5, "the guide has examples");
+    assert!(run_examples_in(MCP_TOOLS, &dir.work()) >= 6, "the guide has examples");
+    let tables = blocks(MCP_TOOLS, "toml");
+    for table in &tables {
+        let dir = TempDir::trusted("mcp-tools-tables", &[("haft.toml", table)]);
+        let listed = dir.run(["mcp", "list", "--no-start"]);
+        assert_eq!(listed.code, Some(0), "{table}\n{listed:?}");
+    }
+    // The confined server of the guide works, in the sandbox.
+    let confined = tables.iter().find(|table| table.contains("notes.sandbox")).unwrap();
+    let files = [("haft.toml", *confined), ("notes-server.sh", server)];
+    let dir = TempDir::trusted("mcp-tools-confined", &files);
+    let called = dir.run(["call", "notes__read_note", "day=today", "--yes"]);
+    assert_eq!(called.out, "Water the beans.\n", "{called:?}");
 }
 
 #[cfg(unix)]

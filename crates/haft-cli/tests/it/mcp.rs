@@ -143,3 +143,110 @@ fn a_mistake_in_a_table_of_haft_toml_names_its_place() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("haft.toml:1") && ran.err.contains("trsut"), "{ran:?}");
 }
+
+/// A response that calls the remote tool.
+fn response() -> String {
+    let call = json!({"type": "tool_use", "id": "t1", "name": "notes__read_note",
+        "input": {"day": "today"}});
+    json!({"role": "assistant", "stop_reason": "tool_use", "content": [call]}).to_string()
+}
+
+#[test]
+fn remote_tools_are_exported_linted_checked_planned_and_dispatched() {
+    let dir = added("mcp-commands");
+    let exported = dir.run(["tools", "export", "--dialect", "anthropic", "--json"]);
+    assert!(exported.out.contains("\"notes__read_note\""), "{exported:?}");
+    let linted = dir.run(["tools", "lint", "--json"]);
+    assert_eq!(linted.code, Some(0), "{linted:?}");
+    dir.put(
+        "calls.jsonl",
+        "{\"schema_ref\": \"notes__read_note\", \"arguments\": {\"day\": 7}}\n\
+         {\"schema_ref\": \"notes__read_note\", \"arguments\": {\"day\": \"today\"}}\n",
+    );
+    let checked = dir.run(["tools", "check", "--calls", "calls.jsonl", "--json"]);
+    let valid: Vec<bool> =
+        checked.out.lines().map(|line| line.contains("\"valid\":true")).collect();
+    assert_eq!(valid, [false, true], "{checked:?}");
+    dir.put("response.json", &response());
+    let planned = dir.run(["plan", "response.json", "--json"]).json();
+    assert_eq!(planned[0]["tool"], "notes__read_note");
+    assert!(planned[0]["refused"].is_null(), "{planned}");
+    let words = ["dispatch", "response.json", "--dialect", "anthropic", "--yes"];
+    let dispatched = dir.run(words);
+    assert!(dispatched.out.contains("Water the beans."), "{dispatched:?}");
+    dir.put(
+        "stream.sse",
+        "data: {\"type\":\"message_start\",\"message\":{\"role\":\"assistant\",\"content\":[]}}\n\n\
+         data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\
+         \"id\":\"t1\",\"name\":\"notes__read_note\",\"input\":{}}}\n\n\
+         data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\
+         \"partial_json\":\"{\\\"day\\\":\\\"today\\\"}\"}}\n\n\
+         data: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+         data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n\
+         data: {\"type\":\"message_stop\"}\n\n",
+    );
+    let streamed =
+        dir.run(["dispatch", "stream.sse", "--dialect", "anthropic", "--stream", "--yes"]);
+    assert!(streamed.out.contains("Water the beans."), "{streamed:?}");
+}
+
+#[test]
+fn servers_of_another_workspace_are_shown_with_workspace() {
+    let dir = directory("mcp-workspace");
+    std::fs::create_dir_all(dir.work().join("inner")).unwrap();
+    dir.put("inner/server.sh", &server("Returns the note of a day."));
+    dir.put("inner/haft.toml", "[mcp.servers.inner]\ncommand = \"sh\"\nargs = [\"server.sh\"]\n");
+    assert_eq!(dir.run(["trust", "inner", "--yes"]).code, Some(0));
+    assert_eq!(dir.run(["mcp", "get", "inner"]).code, Some(1), "not of this directory");
+    let get = dir.run(["mcp", "get", "inner", "--workspace", "inner"]);
+    assert_eq!(get.code, Some(0), "{get:?}");
+    assert!(get.out.contains("read_note"), "{get:?}");
+}
+
+/// A server whose tool asks for a name, in the protocol of 2025-11-25.
+const ASKING: &str = r#"
+while read -r line; do
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case $line in
+    *'"method":"initialize"'*) answer='"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"a","version":"1"}}' ;;
+    *'"method":"tools/list"'*) answer='"result":{"tools":[{"name":"greet","description":"Greets a person.","inputSchema":{"type":"object"}}]}' ;;
+    *'"method":"tools/call"'*)
+      call=$id
+      printf '{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"Who are you?","requestedSchema":{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"colour":{"type":"string","enum":["red","green"]}},"required":["name"]}}}\n'
+      continue ;;
+    *'"id":"q1"'*) id=$call; answer="\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"$(printf %s "$line" | sed 's/.*"result"://; s/"/'"'"'/g')\"}]}" ;;
+    *'"method":"notifications/'*) continue ;;
+    *) answer='"error":{"code":-32601,"message":"Method not found"}' ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$answer"
+done
+"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn question_of_a_server_is_asked_at_the_terminal() {
+    let dir = TempDir::new("mcp-question", &[("server.sh", ASKING)]);
+    dir.run(["mcp", "add", "asker", "--", "sh", "server.sh"]);
+    let mut typed = 0;
+    let keys = |seen: &str| {
+        let (until, keys) = match typed {
+            0 => ("Your name", "Ada\r"),
+            1 => ("colour", "2\r"),
+            _ => return None,
+        };
+        let is_due = seen.rsplit("your answer").nth(1).is_some_and(|page| page.contains(until))
+            && seen.ends_with("> ");
+        typed += usize::from(is_due);
+        is_due.then_some(keys)
+    };
+    let terminal = crate::terminal::Terminal::like(&dir.command());
+    let line = "haft call asker__greet --yes --workspace .";
+    let Some(screen) = terminal.run(line, keys) else { return };
+    let page = screen.page();
+    assert!(page.contains("The MCP server `asker` asks you"), "{page}");
+    assert!(page.contains("'action':'accept'") && page.contains("'name':'Ada'"), "{page}");
+    assert!(page.contains("'colour':'green'"), "{page}");
+    // Without a terminal the server learns that it cannot ask.
+    let declined = dir.run(["call", "asker__greet", "--yes"]);
+    assert!(!declined.out.contains("accept"), "{declined:?}");
+}

@@ -144,6 +144,7 @@ fn other_addresses_need_a_token() {
     let open = dir.run(["serve", "--http", "0.0.0.0:0"]);
     assert_eq!(open.code, Some(1), "{open:?}");
     assert!(open.err.contains("loopback") && open.err.contains("token"), "{}", open.err);
+    assert_eq!(open.out, "", "no URL of a server that does not run");
     let wrong = dir.run(["serve", "--http", "127.0.0.1:0", "--token-file", "tokens"]);
     assert!(wrong.err.contains("line 1"), "{}", wrong.err);
     let address = dir.run(["serve", "--http", "nowhere"]);
@@ -202,4 +203,94 @@ fn install_changes_commands_keeps_the_old_file_and_can_be_undone() {
     assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json", "--undo"]).code, Some(0));
     assert_eq!(read("mcp.json"), text.as_bytes());
     assert_eq!(dir.run(["install", "cursor", "--file", "mcp.json", "--undo"]).code, Some(1));
+}
+
+#[test]
+fn install_knows_codex_and_files_with_comments() {
+    let codex = "# mine\nmodel = \"o5\"\n\n[mcp_servers.notes]\ncommand = \"npx\" # slow\n\
+                 args = [\"-y\", \"notes\"]\n";
+    let vscode =
+        "{\n  // of the team\n  \"servers\": {\n    \"notes\": {\"command\": \"npx\"},\n  },\n}\n";
+    let dir = TempDir::new("install-codex", &[("config.toml", codex), ("mcp.json", vscode)]);
+    let read =
+        |name: &str| String::from_utf8(std::fs::read(dir.work().join(name)).unwrap()).unwrap();
+    for (client, file, comments) in [
+        ("codex", "config.toml", ["# mine", "# slow"]),
+        ("vscode", "mcp.json", ["// of the team", "\"servers\""]),
+    ] {
+        let before = read(file);
+        let ran = dir.run(["install", client, "--file", file]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let after = read(file);
+        assert!(comments.iter().all(|comment| after.contains(comment)), "{after}");
+        assert!(after.contains("\"wrap\"") && after.contains("\"notes\""), "{after}");
+        assert_eq!(dir.run(["install", client, "--file", file, "--undo"]).code, Some(0));
+        assert_eq!(read(file), before);
+    }
+}
+
+#[test]
+fn wrapped_server_is_pinned_and_a_changed_tool_is_withheld() {
+    let server = |text: &str| crate::mcp::server(text);
+    let dir = TempDir::new("wrap-pins", &[("server.sh", &server("Returns the note of a day."))]);
+    let config = json!({"mcpServers": {"notes": {"command": env!("CARGO_BIN_EXE_haft"),
+        "args": ["mcp", "wrap", "--name", "notes", "--", "sh", "server.sh"]}}});
+    dir.put(".mcp.json", &config.to_string());
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    let listed = |dir: &TempDir| {
+        let args = ["mcp", "wrap", "--name", "notes", "--", "sh", "server.sh"];
+        let mut served = Served::start(dir, &args);
+        let listed = served.request("tools/list", json!({}));
+        served.end();
+        listed["result"]["tools"].as_array().unwrap().len()
+    };
+    assert_eq!(listed(&dir), 1);
+    assert!(dir.work().join("haft.lock").exists(), "pinned next to the file that names it");
+    dir.put("server.sh", &server("Returns the note, and more."));
+    assert_eq!(listed(&dir), 0, "withheld");
+    // `haft mcp` knows the server behind the wrapper, with the same pins.
+    let diff = dir.run(["mcp", "diff", "notes"]);
+    assert_eq!(diff.code, Some(2), "{diff:?}");
+    assert_eq!(dir.run(["mcp", "pin", "notes"]).code, Some(0));
+    assert_eq!(listed(&dir), 1, "accepted");
+}
+
+/// Sends one request of 2026-07-28 to a new `haft serve --stdio`, and returns its answer.
+fn ask_new_server(dir: &TempDir, params: Value) -> Value {
+    let mut command = dir.command();
+    command.args(["serve", "--stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut params = params;
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    });
+    let mut input = child.stdin.take().unwrap();
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    writeln!(input, "{request}").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn approval_survives_the_server_and_is_used_once() {
+    let dir = TempDir::new("serve-restart", &[]);
+    let write = json!({"name": "write_file",
+        "arguments": {"file_path": "new.txt", "content": "written\n"}});
+    let asked = ask_new_server(&dir, write.clone());
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let mut retry = write;
+    retry["requestState"] = asked["result"]["requestState"].clone();
+    let key = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    retry["inputResponses"] = json!({key: {"action": "accept", "content": {"decision": "allow"}}});
+    assert!(!dir.work().join("new.txt").exists());
+    let done = ask_new_server(&dir, retry.clone());
+    assert_eq!(done["result"]["isError"], false, "{done}");
+    assert!(dir.work().join("new.txt").exists(), "another process has finished it");
+    let again = ask_new_server(&dir, retry);
+    assert_eq!(again["error"]["code"], -32602, "{again}");
 }

@@ -7,8 +7,9 @@ use haft::{Error, ErrorKind, secrets::Secret};
 
 /// How long a server may take to send its first list of tools.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the first turn waits for servers that are still starting, all together.
-const START_WAIT: Duration = Duration::from_secs(2);
+/// How long the first turn waits for servers that are still starting, all together. The first list
+/// is there within two seconds, whatever servers do.
+const START_WAIT: Duration = Duration::from_millis(1_500);
 /// How long a call may take without progress.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a call may take, whatever progress it reports.
@@ -162,6 +163,24 @@ pub struct StdioCommand {
     pub environment: BTreeMap<String, String>,
     /// Where it starts.
     pub directory: Option<PathBuf>,
+    /// What it may access; `None` means everything that this program may.
+    pub sandbox: Option<ServerSandbox>,
+}
+
+/// What a confined server may access, besides the system's programs and libraries. It has an empty
+/// home directory and temporary directory of its own, which are deleted when it ends.
+///
+/// FAIL CLOSED: on a machine without a sandbox the server does not start.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerSandbox {
+    /// Files and directories that it may read.
+    pub read: Vec<PathBuf>,
+    /// Directories that it may read and write.
+    pub write: Vec<PathBuf>,
+    /// Paths below those that it may not access.
+    pub hidden: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub network: bool,
 }
 
 impl StdioCommand {
@@ -184,6 +203,13 @@ impl StdioCommand {
         self.environment.insert(name.into(), value.into());
         self
     }
+
+    /// Confines it.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: ServerSandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
 }
 
 impl fmt::Debug for StdioCommand {
@@ -194,6 +220,7 @@ impl fmt::Debug for StdioCommand {
             .field("args", &self.args)
             .field("environment", &self.environment.keys().collect::<Vec<_>>())
             .field("directory", &self.directory)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }

@@ -31,12 +31,14 @@ use rmcp::{
 };
 
 use super::{
+    bounded_http::BoundedHttp,
     bounded_lines::BoundedLines,
     config::{Era, ServerConfig, ServerTransport},
     handler::{Handler, Notifications},
     host::ClientHost,
     http,
     oauth::ServerAuth,
+    ordered::OrderedTransport,
     process::{ServerProcess, StderrTail},
 };
 use crate::server::{CallPeer, Changes, ListChange};
@@ -132,17 +134,20 @@ pub(super) async fn connect(
     let mode = lifecycle(era);
     let (service, process) = match &config.transport {
         ServerTransport::Stdio(command) => {
-            let (process, streams) = ServerProcess::start(command, stderr).map_err(|why| {
-                ConnectError::new(format!("`{}` cannot be started: {why}", command.program))
-            })?;
+            let helper = host.sandbox_helper.as_deref();
+            let (process, streams) =
+                ServerProcess::start(command, helper, stderr).await.map_err(|why| {
+                    ConnectError::new(format!("`{}` cannot be started: {why}", command.program))
+                })?;
             let lines = BoundedLines::new(streams.stdout, MAX_MESSAGE_BYTES);
             let transport = AsyncRwTransport::new_client(lines, streams.stdin)
                 .with_max_line_length(MAX_MESSAGE_BYTES + 2);
+            let transport = OrderedTransport::new(transport, &handler);
             (handler.serve_with_lifecycle(transport, mode).await?, Some(process))
         }
         ServerTransport::Http(endpoint) => {
             let settings = http::transport_config(endpoint).map_err(ConnectError::new)?;
-            let client = http::client(endpoint).map_err(ConnectError::new)?;
+            let client = BoundedHttp(http::client(endpoint).map_err(ConnectError::new)?);
             let service = match &host.credentials {
                 Some(credentials) if endpoint.token.is_none() => {
                     let auth = ServerAuth { server: &config.name, endpoint, credentials };
@@ -150,10 +155,12 @@ pub(super) async fn connect(
                     let manager = manager.map_err(|why| ConnectError::new(why.to_string()))?;
                     let client = AuthClient::new(client, manager);
                     let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    let transport = OrderedTransport::new(transport, &handler);
                     handler.serve_with_lifecycle(transport, mode).await?
                 }
                 _ => {
                     let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    let transport = OrderedTransport::new(transport, &handler);
                     handler.serve_with_lifecycle(transport, mode).await?
                 }
             };

@@ -4,7 +4,7 @@
 #![expect(deprecated, reason = "servers of 2025-11-25 have logging, sampling and roots")]
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,10 +15,9 @@ use rmcp::{
         ClientCapabilities, ClientConfig, CreateMessageRequest, CreateMessageRequestMethod,
         CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams,
         ElicitResult, ElicitationCapability, FormElicitationCapability, Implementation,
-        InputRequest, ListRootsRequest, ListRootsResult, LoggingMessageNotificationParam,
-        ProgressNotificationParam, ProgressToken, ProtocolVersion,
-        ResourceUpdatedNotificationParam, RootsCapabilities, SamplingCapability,
-        UrlElicitationCapability,
+        InputRequest, ListRootsRequest, ListRootsResult, ProgressNotificationParam, ProgressToken,
+        ProtocolVersion, ResourceUpdatedNotificationParam, RootsCapabilities, SamplingCapability,
+        ServerNotification, UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -35,33 +34,68 @@ use crate::{
 
 /// Longer messages of progress are cut.
 const MAX_PROGRESS_CHARS: usize = 500;
+/// How many notes are kept that arrive before their request is followed.
+const MAX_EARLY_NOTES: usize = 64;
 
 /// What the handler of one connection shares with its calls.
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
     /// The list of tools has changed.
     pub(super) tools_changed: Notify,
-    progress: Mutex<HashMap<ProgressToken, ToolContext>>,
+    progress: Mutex<FollowedCalls>,
+}
+
+/// The calls whose progress is reported, by the token of their request.
+#[derive(Debug, Default)]
+struct FollowedCalls {
+    by_token: HashMap<ProgressToken, ToolContext>,
+    /// Notes of requests that were sent a moment ago and are not followed yet.
+    early: VecDeque<ProgressNotificationParam>,
 }
 
 impl Notifications {
     /// Reports the progress of a request to a call, until the guard is dropped.
     pub(super) fn follow(self: &Arc<Self>, token: ProgressToken, cx: &ToolContext) -> Following {
-        self.lock().insert(token.clone(), cx.clone());
+        let mut calls = self.lock();
+        calls.by_token.insert(token.clone(), cx.clone());
+        let (own, others) = calls
+            .early
+            .drain(..)
+            .partition(|note: &ProgressNotificationParam| note.progress_token == token);
+        calls.early = others;
+        drop(calls);
+        let own: VecDeque<_> = own;
+        own.iter().for_each(|note| report(cx, note));
         Following { notifications: Arc::clone(self), token }
+    }
+
+    /// Reports progress to its call.
+    fn progressed(&self, note: &ProgressNotificationParam) {
+        let mut calls = self.lock();
+        match calls.by_token.get(&note.progress_token).cloned() {
+            Some(call) => {
+                drop(calls);
+                report(&call, note);
+            }
+            None => {
+                calls.early.push_back(note.clone());
+                let excess = calls.early.len().saturating_sub(MAX_EARLY_NOTES);
+                calls.early.drain(..excess);
+            }
+        }
     }
 
     /// Returns the MCP client behind the only call that is running.
     fn only_client(&self) -> Option<CallPeer> {
         let calls = self.lock();
-        let mut all = calls.values();
+        let mut all = calls.by_token.values();
         match (all.next(), all.next()) {
             (Some(cx), None) => CallPeer::of(cx),
             _ => None,
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, ToolContext>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FollowedCalls> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +108,7 @@ pub(super) struct Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        self.notifications.lock().remove(&self.token);
+        self.notifications.lock().by_token.remove(&self.token);
     }
 }
 
@@ -93,6 +127,21 @@ impl Handler {
     /// The client that a question is passed on to.
     fn client(&self) -> Option<CallPeer> {
         if self.forwards { self.notifications.only_client() } else { None }
+    }
+
+    /// Takes in a notification of a running call.
+    pub(super) fn notified(&self, notification: &ServerNotification) {
+        match notification {
+            ServerNotification::ProgressNotification(note) => {
+                self.notifications.progressed(&note.params);
+            }
+            ServerNotification::LoggingMessageNotification(entry) => {
+                if let Some(peer) = self.client() {
+                    peer.log_sdk(entry.params.clone(), &self.server);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn announce(&self, change: ListChange) {
@@ -132,25 +181,6 @@ impl ClientHandler for Handler {
         Ok(elicitation::answer(&self.server, self.elicitor.as_deref(), request).await)
     }
 
-    async fn on_progress(
-        &self,
-        params: ProgressNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let call = self.notifications.lock().get(&params.progress_token).cloned();
-        let Some(call) = call else { return };
-        let fraction = match params.total {
-            Some(total) if total > 0.0 => params.progress / total,
-            _ => f64::NAN, // how far it is remains unknown
-        };
-        let mut message = params.message.unwrap_or_default();
-        if let Some((cut, _)) = message.char_indices().nth(MAX_PROGRESS_CHARS) {
-            message.truncate(cut);
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "a fraction for people")]
-        call.progress(fraction as f32, message);
-    }
-
     async fn create_message(
         &self,
         params: CreateMessageRequestParams,
@@ -175,16 +205,6 @@ impl ClientHandler for Handler {
         serde_json::from_value(answer).map_err(malformed)
     }
 
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        if let Some(peer) = self.client() {
-            peer.log_sdk(params, &self.server);
-        }
-    }
-
     async fn on_resource_updated(
         &self,
         params: ResourceUpdatedNotificationParam,
@@ -204,6 +224,18 @@ impl ClientHandler for Handler {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.notifications.tools_changed.notify_one();
     }
+}
+
+/// Reports one note to a call.
+fn report(call: &ToolContext, note: &ProgressNotificationParam) {
+    let fraction = match note.total {
+        Some(total) if total > 0.0 => note.progress / total,
+        _ => f64::NAN, // how far it is remains unknown
+    };
+    let message = note.message.as_deref().unwrap_or_default();
+    let cut = message.char_indices().nth(MAX_PROGRESS_CHARS).map_or(message.len(), |(at, _)| at);
+    #[expect(clippy::cast_possible_truncation, reason = "a fraction for people")]
+    call.progress(fraction as f32, message.get(..cut).unwrap_or_default());
 }
 
 fn malformed(error: serde_json::Error) -> ErrorData {

@@ -1,6 +1,6 @@
 //! What the program around the client provides to its servers.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use haft::tool::BoxError;
 
@@ -35,6 +35,9 @@ pub struct ClientHost {
     pub browser: Option<Arc<dyn Browser>>,
     /// Keeps what is pinned of a server that had no pins.
     pub pins: Option<Arc<dyn PinStore>>,
+    /// The program that sets up sandboxes of servers. `None` means this program, which calls
+    /// `haft_sandbox::init()` first in `main`.
+    pub sandbox_helper: Option<PathBuf>,
 }
 
 /// Keeps what is pinned of servers.

@@ -2,7 +2,11 @@
 //!
 //! INVARIANT: a token of one server is never sent to another host: redirects are not followed.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use ::http::{HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, Url, redirect::Policy};
@@ -21,6 +25,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How many requests of one server may be open at once.
 const MAX_REQUESTS: usize = 256;
+
+/// Headers that the transport sets.
+const RESERVED: [&str; 4] = ["accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
 /// Parses the URL of a server.
 pub(super) fn checked_url(text: &str) -> Result<Url, String> {
@@ -76,6 +83,9 @@ fn headers(endpoint: &HttpEndpoint) -> Result<HashMap<HeaderName, HeaderValue>, 
         let wrong = |_| format!("the header `{name}` has a character that no header may contain");
         let key = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| format!("`{name}` is not the name of a header"))?;
+        if RESERVED.contains(&key.as_str()) {
+            return Err(format!("the header `{name}` belongs to the protocol"));
+        }
         let mut value = HeaderValue::from_str(value.reveal()).map_err(wrong)?;
         value.set_sensitive(true);
         headers.insert(key, value);
@@ -83,8 +93,23 @@ fn headers(endpoint: &HttpEndpoint) -> Result<HashMap<HeaderName, HeaderValue>, 
     Ok(headers)
 }
 
+/// The settings without own authorities. They are made once, because a hundred servers start at
+/// once and a list of authorities is long.
+static PUBLIC_ROOTS: OnceLock<ClientConfig> = OnceLock::new();
+
 /// Trusts the public certificate authorities and these additional ones.
 fn tls(ca_roots: &[Vec<u8>]) -> Result<ClientConfig, String> {
+    if !ca_roots.is_empty() {
+        return tls_of(ca_roots);
+    }
+    if let Some(config) = PUBLIC_ROOTS.get() {
+        return Ok(config.clone());
+    }
+    let config = tls_of(&[])?;
+    Ok(PUBLIC_ROOTS.get_or_init(|| config).clone())
+}
+
+fn tls_of(ca_roots: &[Vec<u8>]) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for certificate in ca_roots.iter().flat_map(|pem| CertificateDer::pem_slice_iter(pem)) {
         let added = certificate

@@ -9,12 +9,15 @@ mod config;
 mod elicitation;
 mod forward;
 mod handler;
+mod bounded_http;
 mod http;
 mod oauth_http;
 mod oauth;
 mod host;
+mod confined;
 mod process;
 mod bounded_lines;
+mod ordered;
 mod connection;
 mod supervisor;
 mod admission;
@@ -26,8 +29,8 @@ mod server;
 pub use self::{
     admission::KnownTools,
     config::{
-        Era, HttpEndpoint, Pinning, ServerConfig, ServerTransport, ServerTrust, StdioCommand,
-        is_server_name,
+        Era, HttpEndpoint, Pinning, ServerConfig, ServerSandbox, ServerTransport, ServerTrust,
+        StdioCommand, is_server_name,
     },
     elicitation::{ElicitationAnswer, ElicitationKind, ElicitationRequest, Elicitor},
     host::{ClientHost, PinStore},

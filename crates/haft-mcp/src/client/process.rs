@@ -1,21 +1,22 @@
 //! The child process of a stdio server: started with a cleared environment, in a process group of
-//! its own, with its standard error kept and bounded.
+//! its own or in a sandbox, with its standard error kept and bounded.
 //!
 //! INVARIANT: dropping a [`ServerProcess`] kills its whole process group.
 
 use std::{
     io,
+    path::Path,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    io::AsyncReadExt as _,
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    process::{Child, Command},
 };
 
-use super::{config::StdioCommand, task::spawn};
+use super::{config::StdioCommand, confined::ConfinedProcess, task::spawn};
 
 /// How much of standard error is kept: the last bytes.
 const MAX_STDERR_BYTES: usize = 16 << 10;
@@ -44,7 +45,7 @@ impl StderrTail {
     }
 
     /// Reads a stream to its end, so that the server never blocks on a full pipe.
-    async fn read(self, mut stream: ChildStderr) {
+    pub(super) async fn read(self, mut stream: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; 8 << 10];
         while let Ok(n @ 1..) = stream.read(&mut chunk).await {
             self.add(chunk.get(..n).unwrap_or_default());
@@ -52,26 +53,58 @@ impl StderrTail {
     }
 }
 
-/// A running server and its process group.
+/// A running server.
+pub(super) enum ServerProcess {
+    Plain(PlainProcess),
+    Confined(Box<ConfinedProcess>),
+}
+
+/// The streams of a server.
+pub(super) struct ServerStreams {
+    pub(super) stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) stdout: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+impl ServerProcess {
+    /// Starts a server.
+    pub(super) async fn start(
+        command: &StdioCommand,
+        helper: Option<&Path>,
+        stderr: &StderrTail,
+    ) -> Result<(Self, ServerStreams), String> {
+        match &command.sandbox {
+            Some(sandbox) => {
+                let started = ConfinedProcess::start(command, sandbox, helper, stderr).await;
+                started.map(|(process, streams)| (Self::Confined(Box::new(process)), streams))
+            }
+            None => {
+                let started = PlainProcess::start(command, stderr);
+                started
+                    .map(|(process, streams)| (Self::Plain(process), streams))
+                    .map_err(|why| why.to_string())
+            }
+        }
+    }
+
+    /// Waits until the server exits after its input was closed, then kills what is left.
+    pub(super) async fn stop(self) {
+        match self {
+            Self::Plain(process) => process.stop().await,
+            Self::Confined(process) => process.stop(EXIT_GRACE).await,
+        }
+    }
+}
+
+/// A server and its process group.
 #[derive(Debug)]
-pub(super) struct ServerProcess {
+pub(super) struct PlainProcess {
     child: Child,
     /// The process group; `None` once it was killed or its leader was waited for.
     group: Option<u32>,
 }
 
-/// The streams of a server.
-pub(super) struct ServerStreams {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-}
-
-impl ServerProcess {
-    /// Starts a server.
-    pub(super) fn start(
-        command: &StdioCommand,
-        stderr: &StderrTail,
-    ) -> io::Result<(Self, ServerStreams)> {
+impl PlainProcess {
+    fn start(command: &StdioCommand, stderr: &StderrTail) -> io::Result<(Self, ServerStreams)> {
         let mut line = Command::new(&command.program);
         line.args(&command.args)
             .env_clear()
@@ -94,14 +127,13 @@ impl ServerProcess {
         }
         let process = Self { child, group };
         let streams = ServerStreams {
-            stdin: stdin.ok_or_else(missing)?,
-            stdout: stdout.ok_or_else(missing)?,
+            stdin: Box::new(stdin.ok_or_else(missing)?),
+            stdout: Box::new(stdout.ok_or_else(missing)?),
         };
         Ok((process, streams))
     }
 
-    /// Waits until the server exits after its input was closed, then kills what is left.
-    pub(super) async fn stop(mut self) {
+    async fn stop(mut self) {
         let _ = tokio::time::timeout(EXIT_GRACE, self.wait_without_reaping()).await;
         self.kill_group();
         let _ = self.child.wait().await;
@@ -138,7 +170,7 @@ impl ServerProcess {
     }
 }
 
-impl Drop for ServerProcess {
+impl Drop for PlainProcess {
     fn drop(&mut self) {
         self.kill_group();
     }

@@ -1,16 +1,16 @@
 //! `[mcp.servers.NAME]` of `haft.toml`. An unknown key is a mistake: a server with a typo must not
 //! silently be trusted more.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use haft::{secrets::Secret, tool::parse_duration};
+use haft::{policy::SandboxSettings, secrets::Secret, tool::parse_duration};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ConfigContext, FoundServer, expand::Variables, found};
 use crate::client::{
-    Era, HttpEndpoint, OAuthSettings, Pinning, ServerConfig, ServerTransport, ServerTrust,
-    StdioCommand,
+    Era, HttpEndpoint, OAuthSettings, Pinning, ServerConfig, ServerSandbox, ServerTransport,
+    ServerTrust, StdioCommand,
 };
 
 /// One table.
@@ -47,6 +47,19 @@ struct Table {
     concurrency: Option<usize>,
     #[serde(default)]
     always_load: bool,
+    /// `true`, or a table.
+    sandbox: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SandboxTable {
+    #[serde(default)]
+    read: Vec<String>,
+    #[serde(default)]
+    write: Vec<String>,
+    #[serde(default)]
+    network: bool,
 }
 
 #[derive(Deserialize)]
@@ -130,6 +143,11 @@ fn stdio(
     let mut command = StdioCommand::new(variables.expand(program));
     command.args = table.args.iter().map(|arg| variables.expand(arg)).collect();
     command.environment = context.base_environment();
+    command.sandbox = sandbox(table.sandbox.as_ref(), context, variables)?;
+    if command.sandbox.is_some() {
+        // It has a home directory of its own.
+        command.environment.retain(|name, _| !OWN_IN_SANDBOX.contains(&name.as_str()));
+    }
     for name in &table.pass_env {
         match context.variables.get(name) {
             Some(value) => drop(command.environment.insert(name.clone(), value.clone())),
@@ -146,6 +164,56 @@ fn stdio(
     Ok(ServerTransport::Stdio(command))
 }
 
+/// Variables that the sandbox sets, or that name directories of the host.
+const OWN_IN_SANDBOX: &[&str] =
+    &["HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
+
+/// Reads what a confined server may access. `false` is the same as no key.
+fn sandbox(
+    key: Option<&Value>,
+    context: &ConfigContext,
+    variables: &mut Variables<'_>,
+) -> Result<Option<ServerSandbox>, String> {
+    let table = match key {
+        None | Some(Value::Bool(false)) => return Ok(None),
+        Some(Value::Bool(true)) => SandboxTable::default(),
+        Some(table) => {
+            SandboxTable::deserialize(table).map_err(|why| format!("`sandbox`: {why}"))?
+        }
+    };
+    let home = context.home.as_ref().map(|home| home.canonicalize().unwrap_or(home.clone()));
+    let mut paths = |key: &str, list: &[String]| {
+        let mut found = Vec::new();
+        for text in list {
+            let expanded = variables.expand(text);
+            let path = match (expanded.strip_prefix("~/"), &context.home) {
+                (Some(below), Some(home)) => home.join(below),
+                _ => context.workspace.join(&expanded),
+            };
+            // A symlink may lead to secrets.
+            let path = path.canonicalize().unwrap_or(path);
+            if let Some(why) = SandboxSettings::refuses(&path, home.as_deref()) {
+                return Err(format!("`sandbox.{key}`: `{text}` is refused: {why}"));
+            }
+            if path.exists() {
+                found.push(path);
+            } else {
+                variables.notes.push(format!("`sandbox.{key}`: there is no `{text}`"));
+            }
+        }
+        Ok::<Vec<PathBuf>, String>(found)
+    };
+    let (read, write) = (paths("read", &table.read)?, paths("write", &table.write)?);
+    let roots = read.iter().chain(&write);
+    let hidden = roots
+        .flat_map(|root| match &home {
+            Some(home) => SandboxSettings::secrets_below(root, home),
+            None => Vec::new(),
+        })
+        .collect();
+    Ok(Some(ServerSandbox { read, write, hidden, network: table.network }))
+}
+
 fn http(
     url: &str,
     table: &Table,
@@ -154,6 +222,9 @@ fn http(
 ) -> Result<ServerTransport, String> {
     if !table.args.is_empty() || !table.env.is_empty() || !table.pass_env.is_empty() {
         return Err("`args`, `env` and `pass_env` are for a server with `command`".to_owned());
+    }
+    if table.sandbox.is_some() {
+        return Err("`sandbox` is for a server with `command`".to_owned());
     }
     let mut endpoint = HttpEndpoint::new(variables.expand(url));
     let headers = table.headers.iter();
@@ -228,6 +299,39 @@ mod tests {
     }
 
     #[test]
+    fn sandbox_lists_what_a_server_may_access_and_hides_secrets_below() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        for directory in ["work/notes", ".ssh", "cache"] {
+            std::fs::create_dir_all(home.join(directory)).unwrap();
+        }
+        let variables = [("PATH", "/bin"), ("HOME", "/me"), ("LANG", "C")];
+        let context = ConfigContext {
+            home: Some(home.clone()),
+            workspace: home.join("work"),
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..ConfigContext::default()
+        };
+        let of = |table: Value| read("s", &table, &context).map(|found| found.config.unwrap());
+        let table = json!({"read": ["."], "write": ["~/cache", "missing"], "network": true});
+        let config = of(json!({"command": "x", "sandbox": table})).unwrap();
+        let ServerTransport::Stdio(command) = config.transport else { panic!("stdio") };
+        let sandbox = command.sandbox.unwrap();
+        assert_eq!(sandbox.read, [home.join("work")]);
+        assert_eq!(sandbox.write, [home.join("cache")], "a missing directory is left out");
+        assert!(sandbox.network);
+        let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();
+        assert_eq!(names, ["LANG", "PATH"], "its home directory is its own");
+        for secret in ["~/.ssh", "..", "~/.ssh/keys"] {
+            let refused = of(json!({"command": "x", "sandbox": {"read": [secret]}}));
+            assert!(refused.is_err(), "{secret}");
+        }
+        let plain = of(json!({"command": "x", "sandbox": true})).unwrap();
+        let ServerTransport::Stdio(command) = plain.transport else { panic!("stdio") };
+        assert_eq!(command.sandbox, Some(ServerSandbox::default()));
+    }
+
+    #[test]
     fn mistakes_are_errors() {
         for (table, word) in [
             (json!({"command": "x", "trsut": "annotations"}), "trsut"),
@@ -239,6 +343,9 @@ mod tests {
             (json!({"command": "x", "timeout": "soon"}), "`timeout`"),
             (json!({"command": "x", "timeout": "2m", "max_timeout": "1m"}), "shorter"),
             (json!({"command": "x", "prefix": "a b"}), "name"),
+            (json!({"url": "https://x/", "sandbox": true}), "`sandbox`"),
+            (json!({"command": "x", "sandbox": {"write": ["/"]}}), "whole file system"),
+            (json!({"command": "x", "sandbox": {"writes": ["/tmp"]}}), "sandbox"),
         ] {
             let why = of(table.clone()).unwrap_err();
             assert!(why.contains(word), "{table}: {why}");

@@ -51,7 +51,9 @@ impl Approver for ClientApprover {
             }
             let needed = needed_argument(question);
             let form = ClientRequest::form(message(question), schema(question, needed));
-            let answer = peer.ask("approval", form).await?;
+            // A nested call waits in the body of another one, which cannot be written down.
+            let is_nested = question.call.context().call_id().as_str().contains('>');
+            let answer = peer.ask_before("approval", form, !is_nested).await?;
             Ok(response(&answer, needed.is_some()))
         })
     }
@@ -103,6 +105,12 @@ fn schema(question: &ApprovalRequest<'_>, needed: Option<&str>) -> Value {
         "properties": {"decision": decision, "comment": comment},
         "required": ["decision"],
     })
+}
+
+/// Whether an answer to any question of an approval is not a yes.
+pub(super) fn is_refusal(answer: &Value) -> bool {
+    let is_deny = |needs_input| matches!(response(answer, needs_input), ApprovalResponse::Deny(_));
+    is_deny(false) && is_deny(true)
 }
 
 /// Reads an answer. Anything but a clear yes is a no.

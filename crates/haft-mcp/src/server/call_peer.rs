@@ -106,6 +106,8 @@ pub(super) struct Question {
     pub(super) key: String,
     pub(super) request: ClientRequest,
     pub(super) answer: oneshot::Sender<Value>,
+    /// Whether its call has not started, so that it can be written down.
+    pub(super) can_park: bool,
 }
 
 /// One log entry of a call.
@@ -154,6 +156,18 @@ impl CallPeer {
         answers.remove(key).ok_or_else(gone)
     }
 
+    /// Asks whether a call may start, and waits for the answer. The call may be written down
+    /// meanwhile.
+    pub(super) async fn ask_before(
+        &self,
+        key: &str,
+        request: ClientRequest,
+        can_park: bool,
+    ) -> Result<Value, Failure> {
+        let mut answers = self.send([(key.to_owned(), request)], can_park).await?;
+        answers.remove(key).ok_or_else(gone)
+    }
+
     /// Asks several questions in one round and waits for all answers.
     ///
     /// # Errors
@@ -161,6 +175,14 @@ impl CallPeer {
     pub async fn ask_all(
         &self,
         requests: impl IntoIterator<Item = (String, ClientRequest)>,
+    ) -> Result<BTreeMap<String, Value>, Failure> {
+        self.send(requests, false).await
+    }
+
+    async fn send(
+        &self,
+        requests: impl IntoIterator<Item = (String, ClientRequest)>,
+        can_park: bool,
     ) -> Result<BTreeMap<String, Value>, Failure> {
         let (mut questions, mut waiting) = (Vec::new(), Vec::new());
         for (key, request) in requests {
@@ -170,7 +192,7 @@ impl CallPeer {
             request.to_sdk()?;
             let (answer, answered) = oneshot::channel();
             waiting.push((key.clone(), answered));
-            questions.push(Question { key, request, answer });
+            questions.push(Question { key, request, answer, can_park });
         }
         self.0.messages.send(Message::Ask(questions)).await.map_err(|_| gone())?;
         let mut answers = BTreeMap::new();

@@ -37,6 +37,9 @@ pub(super) struct Conversation {
     pub(super) run: Run,
     pub(super) peers: Arc<CallPeers>,
     pub(super) principal: Principal,
+    /// The start of the ids of its calls. Ids of two processes differ, because a call may be
+    /// finished by another one.
+    pub(super) call_prefix: String,
     /// How many calls are running in `run` itself.
     running: AtomicUsize,
 }
@@ -74,6 +77,7 @@ impl Conversation {
             .run_state(Arc::clone(&peers))
             .start();
         let running = AtomicUsize::new(0);
-        Arc::new(Self { run, peers, principal: principal.clone(), running })
+        let call_prefix = format!("mcp-{}", id.get(..8).unwrap_or(id));
+        Arc::new(Self { run, peers, principal: principal.clone(), call_prefix, running })
     }
 }

@@ -12,10 +12,10 @@ use std::{
 };
 
 use haft::{
-    FailureCode, Run, Runtime, ToolCall, Turn,
+    FailureCode, Run, Runtime, ToolCall, ToolResult, Turn,
     host::RunBuilder,
     registry::{RegisteredTool, ToolView},
-    tool::{CallId, RunId},
+    tool::CallId,
 };
 use rmcp::{
     ErrorData, RoleServer,
@@ -34,7 +34,8 @@ use super::{
     changes::Changes,
     conversation::{Conversation, Principal},
     job::{Answer, Job, Step},
-    parked::ParkedJobs,
+    parked::{Fetched, ParkedJobs},
+    parked_call::JobCall,
     progress::ProgressReports,
     provider::{ContentProvider, ProviderError, ProviderRequest},
     results::OffloadedResults,
@@ -85,8 +86,6 @@ pub(super) struct Caller {
 pub(super) struct StartedJob {
     pub(super) job: Job,
     pub(super) binding: Binding,
-    /// The call that reports progress.
-    pub(super) call: Option<(RunId, CallId)>,
 }
 
 /// How a request ends.
@@ -146,10 +145,13 @@ impl ServerCore {
         let principal = &caller.conversation.principal;
         let binding =
             call::binding(principal.as_str(), "tools/call", &name, &definition, &arguments);
-        if let Some(job) = self.resume(&retry, binding)? {
-            return Ok(StartedJob { job, binding, call: None });
-        }
-        let (peer, messages) = CallPeer::new(caller.support, caller.log_level);
+        let waiting = match self.resume(&retry, binding)? {
+            Some(Fetched::Job(job)) => return Ok(StartedJob { job: *job, binding }),
+            Some(Fetched::Call(waiting)) => Some(waiting),
+            None => None,
+        };
+        let refused =
+            |code, why| Ok(StartedJob { job: Job::done(Ok(call::refused(code, why))), binding });
         let own = self.runtime.registry();
         let is_own = |tool: &Arc<RegisteredTool>| own.get(tool.registered().as_str()).is_some();
         let is_remote = tool.as_ref().is_some_and(|tool| !is_own(tool));
@@ -157,37 +159,69 @@ impl ServerCore {
         if needs_person && !caller.support.form {
             let why = "this tool asks the user, and the MCP client cannot: it does not declare \
                        the capability `elicitation`";
-            let refused = call::refused(FailureCode::NeedsInteraction, why);
-            let job = Job::new(messages, async move { Ok(refused) });
-            return Ok(StartedJob { job, binding, call: None });
+            return refused(FailureCode::NeedsInteraction, why);
         }
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            let why = "too many calls are running; try again later";
-            let refused = call::refused(FailureCode::RateLimited, why);
-            let job = Job::new(messages, async move { Ok(refused) });
-            return Ok(StartedJob { job, binding, call: None });
+            return refused(
+                FailureCode::RateLimited,
+                "too many calls are running; try again later",
+            );
         };
         let remote = is_remote.then(|| caller.conversation.run_of_remote_call());
-        let sub_run = remote.as_ref().and_then(|(run, _)| run.clone());
+        let sub_run = match &waiting {
+            Some(waiting) => Some(waiting.run(&caller.conversation)),
+            None => remote.as_ref().and_then(|(run, _)| run.clone()),
+        };
         if let Some(run) = &sub_run {
             turn = open_turn(run).await?;
         }
-        let run = sub_run.as_ref().unwrap_or(&caller.conversation.run).id().clone();
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = format!("mcp-{number}");
-        let tool_call = ToolCall::new(id.as_str(), registered, arguments);
-        let open_call = caller.conversation.peers.register(id.clone(), peer.clone());
-        let (core, principal) = (Arc::clone(self), principal.clone());
+        let run = sub_run.unwrap_or_else(|| caller.conversation.run.clone());
+        let held = (slot, remote);
+        let job = match waiting {
+            Some(waiting) => {
+                let answers = retry.responses.unwrap_or_default();
+                waiting.stop_if_refused(&turn, &answers).await;
+                let id = waiting.call.id().clone();
+                self.run_call(caller, (run, turn), id, held, |turn| turn.resume([waiting.call]))
+                    .prepared(answers)
+            }
+            None => {
+                let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+                let id = format!("{}-{number}", caller.conversation.call_prefix);
+                let call = ToolCall::new(id.as_str(), registered, arguments);
+                self.run_call(caller, (run, turn), id.into(), held, |turn| turn.run([call]))
+            }
+        };
+        Ok(StartedJob { job, binding })
+    }
+
+    /// Makes the job of one call, which holds `held` until its end.
+    fn run_call<F: Future<Output = Vec<ToolResult>> + Send + 'static>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (run, turn): (Run, Turn),
+        id: CallId,
+        held: impl Send + 'static,
+        work: impl FnOnce(Turn) -> F,
+    ) -> Job {
+        let (peer, messages) = CallPeer::new(caller.support, caller.log_level);
+        let open_call = caller.conversation.peers.register(id.to_string(), peer.clone());
+        let (core, principal) = (Arc::clone(self), caller.conversation.principal.clone());
+        let call = JobCall { run: run.clone(), id, turn: turn.handle() };
+        let work = work(turn);
         let job = Job::new(messages, async move {
-            let _held = (open_call, slot, remote, sub_run);
-            let Some(result) = turn.run([tool_call]).await.pop() else {
+            let _held = (open_call, held, run);
+            let Some(result) = work.await.pop() else {
                 return Err(ErrorData::internal_error("the call has no result", None));
             };
+            if let Some(call) = result.parked() {
+                return Ok(Answer::Parked(Box::new(call.clone())));
+            }
             let link = call::offloaded(&result)
                 .and_then(|id| core.results.link(core.runtime.artifacts(), id, &principal));
             call::answer(&result, &peer, link)
         });
-        Ok(StartedJob { job, binding, call: Some((run, CallId::from(id))) })
+        job.for_call(call)
     }
 
     /// Starts a request to the provider, or fetches the one that a state belongs to.
@@ -201,8 +235,8 @@ impl ServerCore {
     ) -> Result<StartedJob, ErrorData> {
         let principal = caller.conversation.principal.as_str();
         let binding = call::binding(principal, method, name, "", arguments);
-        if let Some(job) = self.resume(&retry, binding)? {
-            return Ok(StartedJob { job, binding, call: None });
+        if let Some(Fetched::Job(job)) = self.resume(&retry, binding)? {
+            return Ok(StartedJob { job: *job, binding });
         }
         let (peer, messages) = CallPeer::new(caller.support, caller.log_level);
         let provider = self.provider.clone();
@@ -213,7 +247,7 @@ impl ServerCore {
             let answered = provider.handle(request, &peer).await;
             answered.map_err(|error| error.to_sdk()).and_then(convert)
         });
-        Ok(StartedJob { job, binding, call: None })
+        Ok(StartedJob { job, binding })
     }
 
     /// Asks the provider for something that needs no questions.
@@ -227,15 +261,17 @@ impl ServerCore {
         provider.handle(request, &peer).await.map_err(|error| error.to_sdk())
     }
 
-    /// Fetches the parked job of a state, with the client's answers.
-    fn resume(&self, retry: &Retry, binding: Binding) -> Result<Option<Job>, ErrorData> {
+    /// Fetches what waits for a state; a job gets the client's answers.
+    fn resume(&self, retry: &Retry, binding: Binding) -> Result<Option<Fetched>, ErrorData> {
         let Some(state) = &retry.state else { return Ok(None) };
-        let mut job = self
+        let mut fetched = self
             .parked
             .fetch(state, binding)
             .map_err(|e| ErrorData::invalid_params(e.message(), None))?;
-        job.answer(retry.responses.as_ref().unwrap_or(&BTreeMap::new()));
-        Ok(Some(job))
+        if let Fetched::Job(job) = &mut fetched {
+            job.answer(retry.responses.as_ref().unwrap_or(&BTreeMap::new()));
+        }
+        Ok(Some(fetched))
     }
 
     /// Works on a job until the request can be answered.
@@ -245,12 +281,12 @@ impl ServerCore {
         caller: &Caller,
         cx: &RequestContext<RoleServer>,
     ) -> Result<Ended, ErrorData> {
-        let StartedJob { mut job, binding, call } = started;
+        let StartedJob { mut job, binding } = started;
         if !job.open_requests().is_empty() {
             // Some answers are missing, so the questions are asked again.
-            return self.park(job, binding);
+            return self.ask_later(job, binding).await;
         }
-        let mut progress = self.progress(call, cx);
+        let mut progress = self.progress(job.call(), cx);
         let can_be_task = caller.support.tasks && caller.is_modern;
         let task_time = tokio::time::sleep(self.settings.task_after);
         tokio::pin!(task_time);
@@ -271,7 +307,7 @@ impl ServerCore {
                         }
                         return answer.map(Ended::Done);
                     }
-                    Step::Asked if caller.is_modern => return self.park(job, binding),
+                    Step::Asked if caller.is_modern => return self.ask_later(job, binding).await,
                     Step::Asked => self.ask_session(&mut job, cx).await,
                     Step::Log(entry) => notify_log(cx, entry).await,
                     Step::BecomeTask if can_be_task => return self.start_task(job, caller),
@@ -284,20 +320,12 @@ impl ServerCore {
 
     fn progress(
         &self,
-        call: Option<(RunId, CallId)>,
+        call: Option<&JobCall>,
         cx: &RequestContext<RoleServer>,
     ) -> Option<ProgressReports> {
-        let (token, (run, call)) = (cx.meta.get_progress_token()?, call?);
-        Some(ProgressReports::of(&self.runtime, run, call, token))
-    }
-
-    /// Ends the request with the job's questions.
-    fn park(&self, job: Job, binding: Binding) -> Result<Ended, ErrorData> {
-        let requests = job.input_requests();
-        let Some(state) = self.parked.park(job, binding) else {
-            return Err(ErrorData::internal_error("too many questions are open", None));
-        };
-        Ok(Ended::InputRequired(InputRequiredResult::new(Some(requests), Some(state))))
+        let (token, call) = (cx.meta.get_progress_token()?, call?);
+        let (run, id) = (call.run.id().clone(), call.id.clone());
+        Some(ProgressReports::of(&self.runtime, run, id, token))
     }
 
     fn start_task(&self, job: Job, caller: &Caller) -> Result<Ended, ErrorData> {

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, future::Future, pin::Pin};
 
+use haft::turn::ParkedCall;
 use rmcp::{
     ErrorData,
     model::{CallToolResult, GetPromptResult, InputRequest, InputRequests, ReadResourceResult},
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use super::{
     call_peer::{LogEntry, Message, Question},
     client_request::ClientRequest,
+    parked_call::JobCall,
 };
 
 /// The answer of a job.
@@ -24,6 +26,8 @@ pub(super) enum Answer {
     Tool(CallToolResult),
     Prompt(GetPromptResult),
     Resource(ReadResourceResult),
+    /// The call was written down instead.
+    Parked(Box<ParkedCall>),
 }
 
 /// What a job did last.
@@ -47,6 +51,10 @@ pub(super) struct Job {
     open: Vec<Question>,
     /// How many questions were asked, so that keys are unique over the lifetime of a job.
     asked: BTreeMap<String, u32>,
+    /// Answers that came with the request.
+    prepared: BTreeMap<String, Value>,
+    /// The call of the runtime that it works on.
+    call: Option<JobCall>,
 }
 
 impl Job {
@@ -60,6 +68,48 @@ impl Job {
             finished: None,
             open: Vec::new(),
             asked: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            call: None,
+        }
+    }
+
+    /// Makes a job that has its answer.
+    pub(super) fn done(answer: Result<Answer, ErrorData>) -> Self {
+        let (_, messages) = mpsc::channel(1);
+        Self::new(messages, async move { answer })
+    }
+
+    /// Sets the call that it works on.
+    pub(super) fn for_call(mut self, call: JobCall) -> Self {
+        self.call = Some(call);
+        self
+    }
+
+    /// Sets answers that came with the request.
+    pub(super) fn prepared(mut self, answers: BTreeMap<String, Value>) -> Self {
+        self.prepared = answers;
+        self
+    }
+
+    /// Returns the call that it works on.
+    pub(super) fn call(&self) -> Option<&JobCall> {
+        self.call.as_ref()
+    }
+
+    /// Returns the call, if all that is open is the approval of a call that has not started.
+    pub(super) fn parkable_call(&self) -> Option<&JobCall> {
+        let is_parkable = !self.open.is_empty() && self.open.iter().all(|open| open.can_park);
+        self.call().filter(|_| is_parkable)
+    }
+
+    /// Works to the end. Questions are abandoned.
+    pub(super) async fn finish(mut self) -> Result<Answer, ErrorData> {
+        loop {
+            match self.step().await {
+                Step::Done(answer) => return answer,
+                Step::Asked => self.open.clear(),
+                Step::Log(_) | Step::BecomeTask => {}
+            }
         }
     }
 
@@ -67,23 +117,31 @@ impl Job {
     pub(super) async fn step(&mut self) -> Step {
         loop {
             if let Ok(message) = self.messages.try_recv() {
-                return self.received(message);
+                match self.received(message) {
+                    Some(step) => return step,
+                    None => continue,
+                }
             }
             if let Some(finished) = self.finished.take() {
                 return Step::Done(finished);
             }
             tokio::select! {
                 biased;
-                Some(message) = self.messages.recv() => return self.received(message),
+                Some(message) = self.messages.recv() => {
+                    if let Some(step) = self.received(message) {
+                        return step;
+                    }
+                }
                 finished = &mut self.work => self.finished = Some(finished),
             }
         }
     }
 
-    fn received(&mut self, message: Message) -> Step {
+    /// Takes in a message; `None` if there is nothing to say about it.
+    fn received(&mut self, message: Message) -> Option<Step> {
         match message {
-            Message::Log(entry) => Step::Log(entry),
-            Message::BecomeTask => Step::BecomeTask,
+            Message::Log(entry) => Some(Step::Log(entry)),
+            Message::BecomeTask => Some(Step::BecomeTask),
             Message::Ask(questions) => {
                 for mut question in questions {
                     let times = self.asked.entry(question.key.clone()).or_default();
@@ -93,7 +151,8 @@ impl Job {
                     }
                     self.open.push(question);
                 }
-                Step::Asked
+                let prepared = std::mem::take(&mut self.prepared);
+                (!self.answer(&prepared)).then_some(Step::Asked)
             }
         }
     }

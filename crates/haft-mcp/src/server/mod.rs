@@ -29,6 +29,8 @@ mod job;
 mod owned_task;
 mod pages;
 mod parked;
+mod parked_call;
+mod parked_store;
 mod progress;
 mod provider;
 mod results;
@@ -53,6 +55,7 @@ pub use self::{
     changes::{Changes, ListChange},
     client_request::{ClientRequest, RequestKind},
     http::HttpOptions,
+    parked_store::ParkedCallStore,
     provider::{ContentProvider, Offers, ProviderError, ProviderRequest},
 };
 use self::{
@@ -60,6 +63,8 @@ use self::{
     core::{ServerCore, Settings},
     handler::Handler,
     parked::ParkedJobs,
+    parked_store::MemoryStore,
+    seal::Sealer,
 };
 
 /// The longest line that a connection may send.
@@ -91,6 +96,7 @@ impl McpServer {
             provider: None,
             changes: Changes::default(),
             max_calls: MAX_CALLS,
+            parked: None,
         }
     }
 
@@ -152,6 +158,7 @@ pub struct McpServerBuilder {
     provider: Option<Arc<dyn ContentProvider>>,
     changes: Changes,
     max_calls: usize,
+    parked: Option<([u8; 32], Box<dyn ParkedCallStore>)>,
 }
 
 impl McpServerBuilder {
@@ -208,12 +215,25 @@ impl McpServerBuilder {
         self
     }
 
+    /// Keeps calls that wait for an approval outside of this process, so that another one can
+    /// finish them. All of them need the same key here and for the grants of their runtime
+    /// ([`GrantStore::with_key`](haft::approval::GrantStore::with_key)). Without it, such calls end
+    /// with this process.
+    pub fn parked_calls(mut self, key: [u8; 32], store: impl ParkedCallStore) -> Self {
+        self.parked = Some((key, Box::new(store)));
+        self
+    }
+
     /// Builds the server.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
     pub fn build(self) -> Result<McpServer, Error> {
-        let parked = ParkedJobs::new(self.settings.question_timeout)?;
+        let (sealer, store) = match self.parked {
+            Some((key, store)) => (Sealer::with_key(key)?, store),
+            None => (Sealer::new()?, Box::new(MemoryStore::default()) as Box<_>),
+        };
+        let parked = ParkedJobs::new(self.settings.question_timeout, sealer, store);
         Ok(McpServer(Arc::new(ServerCore {
             runtime: self.runtime,
             settings: self.settings,

@@ -1,4 +1,5 @@
-//! Jobs that wait for a client's next request, each under a sealed single-use state.
+//! Jobs and calls that wait for a client's next request, each under a sealed single-use state. A
+//! call that has not started is data; a job whose body runs is in memory.
 //!
 //! INVARIANT: a state opens its job at most once. A job that is not fetched in time is dropped,
 //! which cancels its work.
@@ -9,14 +10,13 @@ use std::{
     time::Duration,
 };
 
-use haft::{
-    Error,
-    host::{Clock, RuntimeClock},
-};
+use haft::host::{Clock, RuntimeClock};
 
 use super::{
     job::Job,
     owned_task::OwnedTask,
+    parked_call::WaitingCall,
+    parked_store::ParkedCallStore,
     seal::{Binding, ParkedId, Sealer, StateError},
 };
 
@@ -28,6 +28,13 @@ pub(super) struct ParkedJobs {
     sealer: Sealer,
     lifetime: Duration,
     jobs: Mutex<HashMap<ParkedId, ParkedJob>>,
+    calls: Box<dyn ParkedCallStore>,
+}
+
+/// What a state belongs to.
+pub(super) enum Fetched {
+    Job(Box<Job>),
+    Call(Box<WaitingCall>),
 }
 
 struct ParkedJob {
@@ -57,8 +64,20 @@ impl FetchError {
 }
 
 impl ParkedJobs {
-    pub(super) fn new(lifetime: Duration) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self { sealer: Sealer::new()?, lifetime, jobs: Mutex::default() }))
+    pub(super) fn new(
+        lifetime: Duration,
+        sealer: Sealer,
+        calls: Box<dyn ParkedCallStore>,
+    ) -> Arc<Self> {
+        Arc::new(Self { sealer, lifetime, jobs: Mutex::default(), calls })
+    }
+
+    /// Writes a call down and returns its state; `None` if it cannot be kept.
+    pub(super) fn park_call(&self, call: &WaitingCall, binding: Binding) -> Option<String> {
+        let (id, until) = (Sealer::id()?, RuntimeClock.wall() + self.lifetime);
+        let text = serde_json::to_string(call).ok()?;
+        self.calls.put(&name(id), &text, until).ok()?;
+        Some(self.sealer.seal(id, until, binding))
     }
 
     /// Parks a job and returns its state; `None` if too many jobs wait.
@@ -80,15 +99,19 @@ impl ParkedJobs {
         Some(self.sealer.seal(id, RuntimeClock.wall() + self.lifetime, binding))
     }
 
-    /// Takes the job of a state that was made for the same request.
-    pub(super) fn fetch(&self, state: &str, binding: Binding) -> Result<Job, FetchError> {
+    /// Takes what waits for a state that was made for the same request.
+    pub(super) fn fetch(&self, state: &str, binding: Binding) -> Result<Fetched, FetchError> {
         let id = match self.sealer.open(state, RuntimeClock.wall(), binding) {
             Ok(id) => id,
             Err(StateError::Forged) => return Err(FetchError::Invalid),
             Err(StateError::Expired) => return Err(FetchError::Gone),
         };
-        let parked = self.lock().remove(&id).ok_or(FetchError::Gone)?;
-        Ok(parked.job)
+        if let Some(parked) = self.lock().remove(&id) {
+            return Ok(Fetched::Job(Box::new(parked.job)));
+        }
+        let call = self.calls.take(&name(id)).ok().flatten().ok_or(FetchError::Gone)?;
+        let call = serde_json::from_str(&call).map_err(|_| FetchError::Gone)?;
+        Ok(Fetched::Call(Box::new(call)))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ParkedId, ParkedJob>> {
@@ -96,12 +119,25 @@ impl ParkedJobs {
     }
 }
 
+/// The name of a kept call.
+fn name(id: ParkedId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use rmcp::ErrorData;
 
     use super::*;
-    use crate::server::call_peer::{CallPeer, ClientSupport};
+    use crate::server::{
+        call_peer::{CallPeer, ClientSupport},
+        parked_store::MemoryStore,
+    };
+
+    fn table() -> Arc<ParkedJobs> {
+        let (sealer, lifetime) = (Sealer::new().unwrap(), Duration::from_secs(60));
+        ParkedJobs::new(lifetime, sealer, Box::new(MemoryStore::default()))
+    }
 
     fn pending(alive: Arc<()>) -> Job {
         let (peer, messages) = CallPeer::new(ClientSupport::default(), None);
@@ -114,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn state_is_used_once_and_an_abandoned_job_is_dropped() {
-        let table = ParkedJobs::new(Duration::from_secs(60)).unwrap();
+        let table = table();
         let (binding, alive) = (Binding::of(&[b"a"]), Arc::new(()));
         let state = table.park(pending(Arc::clone(&alive)), binding).unwrap();
         let other = Binding::of(&[b"b"]);
@@ -131,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn number_of_parked_jobs_is_bounded() {
-        let table = ParkedJobs::new(Duration::from_secs(60)).unwrap();
+        let table = table();
         let binding = Binding::of(&[]);
         for _ in 0..MAX_PARKED {
             assert!(table.park(pending(Arc::default()), binding).is_some());

@@ -1,7 +1,7 @@
 //! Progress of a call as notifications: only if the client asked, and strictly increasing.
 //!
-//! The runtime merges notes that come too fast (`Config::progress_every`), so that a client gets at
-//! most ten per second of each call.
+//! The runtime sends up to ten reports at once and then one per `Config::progress_every`, ten per
+//! second: beyond that rate only the last counts.
 
 use futures_util::FutureExt as _;
 use haft::{

@@ -19,7 +19,7 @@ const STATE_BYTES: usize = ID_BYTES + 8 + TAG_BYTES;
 /// The random id of a parked job.
 pub(super) type ParkedId = [u8; ID_BYTES];
 
-/// The key of this process. States of another process are invalid, and so are their jobs.
+/// The key of this process, or of several. States of a process with another key are invalid.
 pub(super) struct Sealer(Hmac<Sha256>);
 
 /// Why a state is refused.
@@ -54,6 +54,11 @@ impl Sealer {
         getrandom::fill(&mut key).map_err(|e| {
             Error::new(ErrorKind::BadConfig, format!("the system has no random numbers: {e}"))
         })?;
+        Self::with_key(key)
+    }
+
+    /// Uses a key that other processes have too.
+    pub(super) fn with_key(key: [u8; 32]) -> Result<Self, Error> {
         let mac = Hmac::new_from_slice(&key)
             .map_err(|e| Error::new(ErrorKind::BadConfig, e.to_string()))?;
         Ok(Self(mac))

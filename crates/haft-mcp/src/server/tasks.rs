@@ -165,6 +165,8 @@ fn completed(answer: Answer) -> TaskPayload {
         }
         Answer::Prompt(result) => object(&result),
         Answer::Resource(result) => object(&result),
+        // A task is not written down.
+        Answer::Parked(_) => JsonObject::new(),
     };
     TaskPayload::Completed { result }
 }

@@ -82,8 +82,7 @@ fn with_progress() -> DynTool {
     DynTool::new(spec, no_arguments(), |_, cx: ToolContext| async move {
         for (fraction, message) in [(0.0, "Starting"), (0.5, "Halfway"), (1.0, "Complete")] {
             cx.progress(fraction, message);
-            // Notes that come faster than ten per second are merged.
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok::<_, Failure>(Output::text("Progress test completed"))
     })

@@ -114,6 +114,23 @@ async fn a_result_of_a_hundred_megabytes_over_http_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_json_body_of_unknown_length_is_bounded_and_its_call_ends_at_once() {
+    let http = HttpServer::start(&["--modern", "--json"]);
+    let runtime = runtime(&[&server(http.config())]);
+    assert_eq!(call(&runtime, "fix__echo", json!({"text": "x"})).await.text(), "x");
+    let before = resident_bytes();
+    let big = call(&runtime, "fix__big", json!({"n": 100_000_000})).await;
+    assert_eq!(code(&big), "tool_failed", "{}", big.text());
+    assert!(big.text().contains("larger than"), "{}", big.text());
+    assert!(big.elapsed() < Duration::from_secs(60), "not after the timeout of the call");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    let fair = call(&runtime, "fix__big", json!({"n": 1_000_000})).await;
+    assert!(!fair.is_error(), "{}", fair.text());
+    runtime.close().await;
+}
+
+#[tokio::test]
 async fn ten_thousand_tools_are_listed_over_many_pages() {
     let remote = server(stdio(&["--tools", "10000"]));
     let runtime = runtime(&[&remote]);
@@ -122,7 +139,7 @@ async fn ten_thousand_tools_are_listed_over_many_pages() {
     assert!(!result.is_error(), "{}", result.text());
     runtime.close().await;
     let more = server(stdio(&["--tools", "10001"]));
-    let status = more.wait(Duration::from_secs(30)).await;
+    let status = more.wait(Duration::from_secs(120)).await;
     assert!(status.error.unwrap().contains("more than 10000 tools"));
     more.shut_down().await;
 }

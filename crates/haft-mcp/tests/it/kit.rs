@@ -18,7 +18,7 @@ use serde_json::Value;
 pub(crate) const SERVER: &str = env!("CARGO_BIN_EXE_haft-mcp-test-server");
 
 /// How long the first turn may wait on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The configuration of a test server with these arguments.
 pub(crate) fn stdio(args: &[&str]) -> ServerConfig {
@@ -143,6 +143,12 @@ impl TempFile {
     pub(crate) fn count(&self, method: &str) -> usize {
         self.messages().iter().filter(|message| message["method"] == method).count()
     }
+}
+
+/// Writes a file.
+pub(crate) fn put(path: &std::path::Path, text: &str) {
+    use std::io::Write as _;
+    std::fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
 /// Waits until something is true.

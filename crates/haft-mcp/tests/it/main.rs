@@ -8,6 +8,8 @@
 )]
 
 mod kit;
+#[cfg(target_os = "linux")]
+mod confined;
 mod stdio;
 mod http;
 mod faults;

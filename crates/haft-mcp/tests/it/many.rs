@@ -9,14 +9,29 @@ use tokio::time::Instant;
 use crate::kit::{HttpServer, call, names, runtime, stdio};
 
 fn named(name: String, config: ServerConfig) -> RemoteServer {
-    let config = ServerConfig { name, start_wait: Duration::from_secs(2), ..config };
-    RemoteServer::new(config).unwrap()
+    // The default of a configuration, and not the patience of the other tests.
+    let start_wait = ServerConfig::new("x", config.transport.clone()).start_wait;
+    RemoteServer::new(ServerConfig { name, start_wait, ..config }).unwrap()
 }
 
-#[tokio::test]
-async fn a_hundred_servers_start_in_parallel_and_dead_ones_delay_nothing() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_servers_start_in_parallel_and_the_first_list_is_there_within_two_seconds() {
+    // Other programs may have the processor for a while, so that the best of a few tries counts.
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        times.push(start_a_hundred_servers().await);
+        if times.last().is_some_and(|took| *took < Duration::from_secs(2)) {
+            return;
+        }
+    }
+    panic!("the first list took {times:?}");
+}
+
+/// Starts a hundred servers and returns when the first list was there. Every server that can be
+/// reached has its tools in the end, and the others are named.
+async fn start_a_hundred_servers() -> Duration {
     // Servers over HTTP, so that the test measures our side and not a hundred processes.
-    let http = HttpServer::start(&["--modern"]);
+    let http = HttpServer::start(&["--modern", "--tools", "5"]);
     let missing = || ServerTransport::Stdio(StdioCommand::new("/nonexistent"));
     let mut servers: Vec<RemoteServer> =
         (0..90).map(|n| named(format!("s{n}"), http.config())).collect();
@@ -27,9 +42,8 @@ async fn a_hundred_servers_start_in_parallel_and_dead_ones_delay_nothing() {
     let began = Instant::now();
     let listed = names(&runtime).await;
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(4), "the first list took {took:?}");
     // On a busy machine some may still be starting; the next turn has them.
-    let ready = |names: &[String]| names.iter().filter(|name| name.ends_with("__echo")).count();
+    let ready = |names: &[String]| names.iter().filter(|name| name.ends_with("__tool_0")).count();
     let mut found = ready(&listed);
     for _ in 0..50 {
         if found == 90 {
@@ -39,13 +53,14 @@ async fn a_hundred_servers_start_in_parallel_and_dead_ones_delay_nothing() {
         found = ready(&names(&runtime).await);
     }
     assert_eq!(found, 90);
-    assert_eq!(call(&runtime, "s42__echo", json!({"text": "x"})).await.text(), "x");
+    assert!(!call(&runtime, "s42__tool_0", json!({})).await.is_error());
     let turn = runtime.run().turn().await.unwrap();
     let problems = turn.snapshot().problems().join("\n");
     assert!(problems.contains("`dead0`") && problems.contains("`slow0`"), "{problems}");
     let began = Instant::now();
     runtime.close().await;
     assert!(began.elapsed() < Duration::from_secs(20), "closing took {:?}", began.elapsed());
+    took
 }
 
 #[tokio::test]

@@ -115,6 +115,30 @@ async fn progress_reaches_observers_and_extends_the_timeout() {
 }
 
 #[tokio::test]
+async fn progress_within_the_rate_arrives_whole_and_in_order_before_the_result() {
+    for _ in 0..20 {
+        let seen = Collected::default();
+        let notes = seen.clone();
+        let registry = haft::ToolRegistry::builder().source(server(stdio(&[]))).build().unwrap();
+        let runtime = haft::Runtime::builder()
+            .registry(registry)
+            .policy(haft::policy::AllowAll)
+            .observer(move |event: &Event| {
+                if let Event::Progress { note: Progress::Progress(_, text), .. } = event {
+                    notes.add(text.clone());
+                }
+            })
+            .build()
+            .unwrap();
+        let result = call(&runtime, "fix__burst", json!({"n": 8})).await;
+        assert_eq!(result.text(), "done");
+        let wanted: Vec<String> = (1..=8).map(|n| n.to_string()).collect();
+        assert_eq!(seen.all(), wanted);
+        runtime.close().await;
+    }
+}
+
+#[tokio::test]
 async fn progress_cannot_extend_a_call_beyond_the_ceiling() {
     let config = ServerConfig {
         timeout: Duration::from_millis(400),

@@ -22,6 +22,7 @@ use crate::{
     Access, DoctorFinding, Error, ErrorKind, ExpectedResult, ObservedResult, Obstacle,
     ProcessLimits, Profile, Sandbox, Tier, Workspace,
     protocol::{Act, Scene},
+    sandbox::Input,
 };
 
 /// The results of a self-test.
@@ -78,7 +79,7 @@ impl Sandbox {
         scene.level = Some(self.tier().level);
         let level = self.tier().level;
         let orders = self.orders(level, profile.clone(), Act::Trial(scene), Some(120_000));
-        let mut running = self.launch(&orders, &[], 1 << 20, 16 << 20).await?;
+        let mut running = self.launch(&orders, Input::Bytes(&[]), 1 << 20, 16 << 20).await?;
         let ended = running.wait().await;
         let text = String::from_utf8_lossy(ended.stdout.bytes());
         let mut findings: Vec<DoctorFinding> =

@@ -33,7 +33,9 @@ use std::{
 
 use crate::{
     Level, exhausted,
-    protocol::{Fault, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, Report, VERSION},
+    protocol::{
+        Fault, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, PIPED_INPUT, Report, VERSION,
+    },
 };
 
 /// Why nothing ran: the step, the message, and the cause.
@@ -152,10 +154,15 @@ fn orders(control: &mut Control, null: File) -> Result<(HelperRequest, OwnedFd),
     let mut number = || {
         let mut bytes = [0; 8];
         control.0.read_exact(&mut bytes).map_err(SetupError::machine("orders"))?;
-        Ok(usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX))
+        Ok(u64::from_le_bytes(bytes))
     };
     let (text_len, input_len) = (number()?, number()?);
-    if text_len > MAX_REQUEST_BYTES || input_len > MAX_INPUT_BYTES {
+    let text_len = usize::try_from(text_len).unwrap_or(usize::MAX);
+    let input = match input_len {
+        PIPED_INPUT => None,
+        length => Some(usize::try_from(length).unwrap_or(usize::MAX)),
+    };
+    if text_len > MAX_REQUEST_BYTES || input.is_some_and(|length| length > MAX_INPUT_BYTES) {
         return Err(SetupError::profile("the orders are too long"));
     }
     let mut text = vec![0; text_len];
@@ -165,12 +172,27 @@ fn orders(control: &mut Control, null: File) -> Result<(HelperRequest, OwnedFd),
     if orders.version != VERSION {
         return Err(SetupError::profile("the helper has another version than the runtime"));
     }
-    let input = if input_len == 0 {
-        null.into()
-    } else {
-        input_file(control, input_len).map_err(SetupError::machine("input"))?
+    let input = match input {
+        Some(0) => Ok(null.into()),
+        Some(length) => input_file(control, length),
+        None => input_pipe(control),
     };
-    Ok((orders, input))
+    Ok((orders, input.map_err(SetupError::machine("input"))?))
+}
+
+/// Receives the reading end of a pipe.
+fn input_pipe(control: &Control) -> io::Result<OwnedFd> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let data = &mut [io::IoSliceMut::new(&mut byte)];
+    recvmsg(&control.0, data, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let received = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Puts the input into a sealed memfd, which cannot change. A pipe would need a writer.

@@ -27,6 +27,7 @@ mod git;
 mod masked_paths;
 mod disk;
 mod orphans;
+mod pipes;
 mod doctor;
 mod obstacles;
 mod cgroup;

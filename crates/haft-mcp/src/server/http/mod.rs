@@ -119,6 +119,21 @@ impl HttpOptions {
         self
     }
 
+    /// Checks that an address may be served with these options.
+    ///
+    /// # Errors
+    /// Fails if it is not a loopback address and there is no token.
+    pub fn check(&self, address: SocketAddr) -> Result<(), Error> {
+        if address.ip().is_loopback() || !self.tokens.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::BadConfig,
+            format!("{address} is not a loopback address, and there is no token"),
+        )
+        .hint("serve on 127.0.0.1, or set a bearer token"))
+    }
+
     /// Sets how many requests each caller may make per second.
     pub fn requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests;
@@ -148,7 +163,7 @@ impl McpServer {
     /// Serves clients over HTTP at `/mcp`, until `stop` is cancelled.
     ///
     /// # Errors
-    /// Fails if the address is not a loopback address and there is no token.
+    /// Fails as [`HttpOptions::check`] does.
     pub async fn serve_http(
         &self,
         listener: TcpListener,
@@ -158,13 +173,7 @@ impl McpServer {
         let address = listener.local_addr().map_err(|e| {
             Error::new(ErrorKind::BadConfig, format!("the address is unknown: {e}"))
         })?;
-        if !address.ip().is_loopback() && options.tokens.is_empty() {
-            return Err(Error::new(
-                ErrorKind::BadConfig,
-                format!("{address} is not a loopback address, and there is no token"),
-            )
-            .hint("serve on 127.0.0.1, or set a bearer token"));
-        }
+        options.check(address)?;
         self.warm_up().await;
         let connections = Arc::new(Semaphore::new(options.max_connections.max(1)));
         let server = Arc::new(self.http_server(address, options, &stop));

@@ -1,17 +1,22 @@
 //! Approvals and questions: forms in the protocol of 2025-11-25, sealed states in that of
 //! 2026-07-28.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 use haft::{
-    BoxFuture, Failure, Output, ToolRegistry,
+    BoxFuture, Failure, Output, ToolContext, ToolRegistry,
+    approval::GrantStore,
     registry::ToolSource,
     tool::{BoxError, Capabilities, DynTool, ToolSpec},
 };
-use haft_mcp::server::{ClientApprover, McpServer, McpServerBuilder};
+use haft_mcp::server::{ClientApprover, McpServer, McpServerBuilder, ParkedCallStore};
 use serde_json::{Value, json};
 
 use super::client::{Client, runtime};
@@ -207,4 +212,107 @@ async fn state_of_another_process_is_refused() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     first.close().await;
     second.close().await;
+}
+
+/// Calls that several processes see.
+#[derive(Clone, Default)]
+struct SharedCalls(Arc<Mutex<HashMap<String, String>>>);
+
+impl ParkedCallStore for SharedCalls {
+    fn put(&self, id: &str, call: &str, _until: SystemTime) -> Result<(), BoxError> {
+        self.0.lock().unwrap().insert(id.to_owned(), call.to_owned());
+        Ok(())
+    }
+
+    fn take(&self, id: &str) -> Result<Option<String>, BoxError> {
+        Ok(self.0.lock().unwrap().remove(id))
+    }
+}
+
+/// A server of one of several processes: they share keys and waiting calls, and nothing else.
+fn process(runs: &Arc<AtomicUsize>, calls: &SharedCalls) -> McpServerBuilder {
+    let grants = GrantStore::with_key([7; 32], Duration::from_secs(1_700_000_000)).unwrap();
+    let runtime = runtime(delete(runs)).approver(ClientApprover).grants(grants);
+    McpServer::builder(runtime.build().unwrap()).parked_calls([9; 32], calls.clone())
+}
+
+#[tokio::test]
+async fn another_process_finishes_a_call_that_waits_for_its_approval() {
+    let (runs, calls) = (Arc::<AtomicUsize>::default(), SharedCalls::default());
+    let form = || json!({"elicitation": {"form": {}}});
+    let mut first = Client::modern(process(&runs, &calls), form());
+    let state = ask(&mut first, "a").await["requestState"].clone();
+    first.close().await;
+    assert_eq!((runs.load(Ordering::SeqCst), calls.0.lock().unwrap().len()), (0, 1));
+
+    let mut second = Client::modern(process(&runs, &calls), form());
+    let other = second.request("tools/call", retry(&state, "b", allow())).await;
+    assert_eq!(other["error"]["code"], -32602, "for other arguments: {other}");
+    let done = second.request("tools/call", retry(&state, "a", allow())).await;
+    assert_eq!(done["result"]["content"][0]["text"], "deleted", "{done}");
+    let mut third = Client::modern(process(&runs, &calls), form());
+    for client in [&mut second, &mut third] {
+        let again = client.request("tools/call", retry(&state, "a", allow())).await;
+        assert_eq!(again["error"]["code"], -32602, "a state is used once: {again}");
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    second.close().await;
+    third.close().await;
+}
+
+#[tokio::test]
+async fn call_that_was_written_down_and_denied_never_runs() {
+    let (runs, calls) = (Arc::<AtomicUsize>::default(), SharedCalls::default());
+    let form = || json!({"elicitation": {"form": {}}});
+    let mut first = Client::modern(process(&runs, &calls), form());
+    let state = ask(&mut first, "a").await["requestState"].clone();
+    first.close().await;
+    // The rules of the second process do not ask at all.
+    let grants = GrantStore::with_key([7; 32], Duration::from_secs(1_700_000_000)).unwrap();
+    let lax = runtime(delete(&runs)).policy(haft::policy::AllowAll).grants(grants);
+    let lax = McpServer::builder(lax.build().unwrap()).parked_calls([9; 32], calls.clone());
+    let mut second = Client::modern(lax, form());
+    let no = json!({"action": "decline"});
+    let denied = second.request("tools/call", retry(&state, "a", no)).await;
+    assert_eq!(denied["result"]["isError"], true, "{denied}");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    second.close().await;
+}
+
+#[tokio::test]
+async fn changed_or_foreign_call_in_the_store_is_refused() {
+    let (runs, calls) = (Arc::<AtomicUsize>::default(), SharedCalls::default());
+    let form = || json!({"elicitation": {"form": {}}});
+    let mut client = Client::modern(process(&runs, &calls), form());
+    let state = ask(&mut client, "a").await["requestState"].clone();
+    for text in calls.0.lock().unwrap().values_mut() {
+        *text = text.replace("\"a\"", "\"b\"");
+    }
+    let refused = client.request("tools/call", retry(&state, "a", allow())).await;
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    assert_eq!(runs.load(Ordering::SeqCst), 0, "the signature of the call is broken");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn progress_is_sent_also_after_an_approval() {
+    let spec = ToolSpec::new("work", "Works.").capabilities(Capabilities::NONE);
+    let work = DynTool::new(spec, json!({"type": "object"}), |_, cx: ToolContext| async move {
+        cx.progress(0.5, "half");
+        Ok::<_, Failure>(Output::text("done"))
+    });
+    let runtime = runtime(work).approver(ClientApprover).build().unwrap();
+    let mut client =
+        Client::modern(McpServer::builder(runtime), json!({"elicitation": {"form": {}}}));
+    let asked = client.call("work", json!({})).await;
+    let state = &asked["result"]["requestState"];
+    let params = json!({
+        "name": "work", "arguments": {}, "requestState": state,
+        "inputResponses": {"approval": allow()}, "_meta": {"progressToken": "p"},
+    });
+    let done = client.request("tools/call", params).await;
+    assert_eq!(done["result"]["content"][0]["text"], "done", "{done}");
+    let notes = client.others.iter().filter(|note| note["method"] == "notifications/progress");
+    assert_eq!(notes.count(), 1, "{:?}", client.others);
+    client.close().await;
 }
