@@ -43,6 +43,7 @@ mod dispatch;
 mod bare_message;
 mod result;
 mod explain;
+mod explain_calls;
 mod explanation;
 mod policy;
 mod trust;
@@ -138,7 +139,11 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             plan::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?)?;
         }
         Cmd::Explain(args) => {
-            return explain::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?);
+            let setup = Setup::open(&host_env_in(&args.location)?, &args.rules)?;
+            return match &args.calls {
+                Some(calls) => explain_calls::run(args, calls, &setup),
+                None => explain::run(args, &setup),
+            };
         }
         Cmd::Doctor { output } => return doctor::run(*output, &host_env()?),
         Cmd::Policy(args) => return policy::run(args, &host_env()?),

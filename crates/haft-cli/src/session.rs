@@ -371,6 +371,13 @@ impl Approver for YesApprover {
             Decision::NeedInput(name) => ApprovalResponse::Deny(Some(format!(
                 "`{name}` needs a value, and `--yes` cannot give one"
             ))),
+            // `--yes` lifts no deny, and so no doubt about one.
+            _ if question.explanation.deciding.as_ref().is_some_and(|r| r.decision == "deny") => {
+                ApprovalResponse::Deny(Some(format!(
+                    "{}; `--yes` does not answer this",
+                    question.verdict.reason
+                )))
+            }
             // The approval was given before the file was known, so it does not cover it.
             _ if protected_file(question).is_some() => return Box::pin(std::future::pending()),
             _ => ApprovalResponse::allow(),

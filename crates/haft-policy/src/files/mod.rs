@@ -15,6 +15,7 @@ mod amount;
 mod open;
 mod toml;
 mod settings;
+mod settings_keys;
 mod template;
 mod command_tool;
 mod sandbox;

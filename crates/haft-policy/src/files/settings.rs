@@ -18,6 +18,7 @@ use super::{
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader},
+    settings_keys as keys,
     source::Source,
     toml::{directory, http},
 };
@@ -92,15 +93,33 @@ impl Settings<'_, '_> {
                 "allowManagedHooksOnly" if managed => {
                     self.content.only_managed_hooks = self.strict_flag(entry);
                 }
-                key => {
-                    let key = key.to_lowercase();
-                    if key.contains("permission") || key.contains("hook") {
-                        passed.push(entry);
-                    }
-                }
+                key => match keys::misspelt(key) {
+                    Some(meant) => self.misspelt(entry, "", meant),
+                    None if keys::restricts(key) => passed.push(entry),
+                    None => {}
+                },
             }
         }
         self.note_unsupported(&passed, "");
+        let mut entries = fields.iter().peekable();
+        if let Some(first) = entries.peek().map(|entry| entry.at)
+            && !entries.any(|entry| keys::is_known(&entry.key))
+        {
+            self.reader.wrong(
+                first,
+                "this is not a settings file of Claude Code: none of its keys is known",
+                "name a file with `permissions` or `hooks`; rules of haft are in `haft.toml`",
+            );
+        }
+    }
+
+    /// Rejects a misspelt key: ignoring it would allow what its author forbade.
+    fn misspelt(&mut self, entry: &Entry, of: &str, meant: &str) {
+        self.reader.wrong(
+            entry.at,
+            format!("unknown key `{of}{}`", entry.key),
+            format!("did you mean `{of}{meant}`? A misspelt key has no effect in Claude Code"),
+        );
     }
 
     /// Reads a flag that restricts; an invalid value counts as set.
@@ -126,7 +145,10 @@ impl Settings<'_, '_> {
                 "defaultMode" => self.mode(&entry.value),
                 "additionalDirectories" => self.directories(&entry.value),
                 "disableBypassPermissionsMode" => self.bypass(&entry.value),
-                _ => passed.push(entry),
+                key => match keys::misspelt_permission(key) {
+                    Some(meant) => self.misspelt(entry, "permissions.", meant),
+                    None => passed.push(entry),
+                },
             }
         }
         self.note_unsupported(&passed, "permissions.");
