@@ -5,11 +5,16 @@
 //! every machine.
 #![cfg(target_os = "linux")]
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use haft::{
-    Run, Runtime, ToolCall, ToolRegistry,
+    FailureCode, Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
     policy::{
         ConfigFile, ConfigLayer, Decision, Explanation, FileFormat, LoadOptions, PolicyConfig,
         Rules,
@@ -17,6 +22,7 @@ use haft::{
 };
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -73,6 +79,10 @@ impl Project {
 
     /// A run with these permissions of Claude Code settings, and an approver.
     fn run_with(&self, permissions: &Value) -> Run {
+        self.runtime(permissions).build().unwrap().run()
+    }
+
+    fn runtime(&self, permissions: &Value) -> RuntimeBuilder {
         let settings = json!({"permissions": permissions});
         let file = ConfigFile {
             layer: ConfigLayer::Project,
@@ -87,12 +97,11 @@ impl Project {
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
         let tools = BuiltinTools::new(workspace).helper(helper()).confine_unasked(false);
         let registry = ToolRegistry::builder().add(tools).build().unwrap();
-        let runtime = Runtime::builder().registry(registry).policy(rules).approver(Unasked);
-        runtime.build().unwrap().run()
+        Runtime::builder().registry(registry).policy(rules).approver(Unasked)
     }
 }
 
-/// An approver that no test asks.
+/// An approver that denies.
 struct Unasked;
 
 impl Approver for Unasked {
@@ -196,4 +205,105 @@ async fn claude_code_rules_mean_what_its_documents_say_or_something_stricter() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Rules and commands that are combined at random.
+const PATTERNS: [&str; 16] = [
+    "Bash",
+    "Bash(*)",
+    "Bash(true)",
+    "Bash(true *)",
+    "Bash(cat *)",
+    "Bash(cd *)",
+    "Bash(sleep 0 *)",
+    "Bash(touch *)",
+    "Read(./.env)",
+    "Read(./src/**)",
+    "Read(a.txt)",
+    "Edit(./**)",
+    "Edit(./src/**)",
+    "Edit(./b.txt)",
+    "shell",
+    "path=./a.txt",
+];
+const PARTS: [&str; 20] = [
+    "true",
+    "true x",
+    "sleep 0",
+    "cat a.txt",
+    "cat .env",
+    "cat src/*.ts",
+    "cat *.txt",
+    "cat $NAME",
+    "cat ~/x",
+    "touch b.txt",
+    "touch src/app.ts",
+    "cd src",
+    "cd $NAME",
+    "echo x > b.txt",
+    "head -1 < a.txt",
+    "grep -r x src",
+    "for f in *.txt; do cat \"$f\"; done",
+    "ls",
+    "env true",
+    "echo \"$(cat a.txt)\"",
+];
+
+fn scenes() -> impl Strategy<Value = (Vec<(usize, &'static str)>, String, &'static str)> {
+    let rule = (0..3_usize, prop::sample::select(PATTERNS.to_vec()));
+    let joined = prop::sample::select(vec![" && ", "; ", " | "]);
+    let command = (prop::collection::vec(prop::sample::select(PARTS.to_vec()), 1..4), joined)
+        .prop_map(|(parts, between)| parts.join(between));
+    let mode = prop::sample::select(vec!["default", "acceptEdits", "plan", "dontAsk"]);
+    (prop::collection::vec(rule, 0..5), command, mode)
+}
+
+/// The explained decision, and what happened to the call.
+async fn explained_and_actual(
+    rules: &[(usize, &'static str)],
+    command: &str,
+    mode: &str,
+) -> (Decision, Decision) {
+    let project = Project::new();
+    let mut permissions = json!({"defaultMode": mode, "allow": [], "ask": [], "deny": []});
+    for (kind, pattern) in rules {
+        let list = &mut permissions[["allow", "ask", "deny"][*kind]];
+        // Claude Code settings have no selectors.
+        if !pattern.contains('=') {
+            list.as_array_mut().unwrap().push(json!(pattern));
+        }
+    }
+    let asked = Arc::new(Mutex::new(false));
+    let seen = Arc::clone(&asked);
+    let run = project.runtime(&permissions).observer(move |event: &Event| {
+        if matches!(event, Event::Asked { .. }) {
+            *seen.lock().unwrap() = true;
+        }
+    });
+    let run = run.build().unwrap().run();
+    let turn = run.turn().await.unwrap();
+    if turn.snapshot().get("shell").is_none() {
+        return (Decision::Deny, Decision::Deny);
+    }
+    let call = || ToolCall::new("c", "shell", json!({"command": command}));
+    let explained = turn.explain(call()).await.verdict.decision;
+    let answer = turn.run([call()]).await.remove(0);
+    let is_denied = answer.failure().is_some_and(|f| f.code() == FailureCode::Denied);
+    let is_asked = *asked.lock().unwrap();
+    let actual = match (is_asked, is_denied) {
+        (true, _) => Decision::Ask,
+        (false, true) => Decision::Deny,
+        (false, false) => Decision::Allow,
+    };
+    (explained, actual)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn explanation_of_a_command_is_what_happens_to_it((rules, command, mode) in scenes()) {
+        let all = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (explained, actual) = all.block_on(explained_and_actual(&rules, &command, mode));
+        prop_assert_eq!(explained, actual, "{:?} {} {}", rules, command, mode);
+    }
 }
