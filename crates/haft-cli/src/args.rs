@@ -21,7 +21,7 @@ pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
     explain::Explain,
     mcp::{AddServer, Mcp},
-    operator::{Hooks, ListTools, Shell},
+    operator::{Audit, Hooks, ListTools, Shell},
     serve::{Install, McpClient, Serve, Wrap},
     tools::{Check, Export, Lint},
 };
@@ -155,6 +155,9 @@ the hooks that would run, what the call would access, and the smallest change th
 with stub tools. The exit code is 0 whenever an explanation is printed, unless `--exit-code` is
 given.")]
     Explain(Explain),
+    /// Read the audit file: one line for every call
+    #[command(subcommand, after_help = operator::AUDIT_HELP)]
+    Audit(Audit),
     /// Check, test and suggest rules
     #[command(
         subcommand,

@@ -4,6 +4,7 @@
 //! INVARIANT: only this file reads the environment. Each command has the file of its name.
 
 mod args;
+mod audit;
 mod run;
 mod chat;
 mod runs;
@@ -146,6 +147,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             };
         }
         Cmd::Doctor { output } => return doctor::run(*output, &host_env()?),
+        Cmd::Audit(args) => return audit::run(args, &host_env()?),
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),

@@ -11,7 +11,7 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, error::Problem, host_env::HostEnv, install, result, serve, session, setup::Setup,
+    args, audit, error::Problem, host_env::HostEnv, install, result, serve, session, setup::Setup,
 };
 
 pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
@@ -20,6 +20,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
     let registry = ToolRegistry::builder().source(server.clone()).build()?;
     let runtime = serve::runtime(&setup).registry(registry);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+    let runtime = audit::add(runtime, &setup)?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let prefix = format!("{name}__");

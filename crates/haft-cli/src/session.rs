@@ -29,7 +29,7 @@ use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
-    client_question,
+    audit, client_question,
     decisions::RecordingApprover,
     error::Problem,
     prompt::{Keys, Prompt},
@@ -314,7 +314,7 @@ pub(crate) fn add_approver(
     person: Person,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
-    let hooks = setup.hooks()?;
+    let (runtime, hooks) = (audit::add(runtime, setup)?, setup.hooks()?);
     if person.approves_all {
         Ok(add_hooks_and_approver(runtime, hooks, YesApprover, decisions)?
             .approver(ProtectedFilesApprover))
@@ -336,7 +336,7 @@ pub(crate) fn defer_approvals(
 ) -> Result<RuntimeBuilder, Problem> {
     // There is no decision to record, but an unwritable file is still an error.
     decisions.map(|path| RecordingApprover::new(YesApprover, path)).transpose()?;
-    Ok(setup.hooks()?.add_with(runtime, approvals))
+    Ok(setup.hooks()?.add_with(audit::add(runtime, setup)?, approvals))
 }
 
 fn add_hooks_and_approver(

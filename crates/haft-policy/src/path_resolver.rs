@@ -46,7 +46,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
         Err("files cannot be listed here".to_owned())
     }
 
-    /// Returns the names in a directory; anything else has none. Each takes one from `left`.
+    /// Returns the names in a directory; a file has none. Each takes one from `left`.
     ///
     /// # Errors
     /// Fails with the reason if nothing is left, if the directory cannot be read, or if a name is
@@ -187,9 +187,8 @@ impl PathResolver for FsPathResolver {
     fn names(&self, directory: &Path, left: &mut usize) -> Result<Vec<String>, String> {
         let entries = match directory.read_dir() {
             Ok(entries) => entries,
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Vec::new());
-            }
+            Err(e) if e.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
+            // FAIL CLOSED: a directory that does not exist yet may have any name.
             Err(e) => return Err(format!("a directory cannot be read: {e}")),
         };
         let mut names = Vec::new();

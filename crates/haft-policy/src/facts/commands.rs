@@ -207,6 +207,13 @@ impl Facts<'_> {
     ) {
         let globs = word.expands_to.as_deref().unwrap_or_default();
         if globs.iter().all(|glob| self.add_glob(at, operation, glob, directories).is_some()) {
+            // A glob that starts like a denied name may be meant for it, also before it exists.
+            for glob in globs.iter().filter(|glob| !glob.is_in_home) {
+                let start = glob.glob.split(['*', '?', '[', '\\']).next().unwrap_or_default();
+                if glob.literal().is_none() && !start.is_empty() && !start.ends_with('/') {
+                    self.add_beginning(at, operation, start, directories);
+                }
+            }
             return;
         }
         match named_files::beginning(word) {

@@ -21,6 +21,8 @@ mod command_tool;
 mod sandbox;
 mod model;
 mod mcp;
+mod audit;
+mod relative_path;
 mod merge;
 mod config_path;
 mod trust;
@@ -113,6 +115,8 @@ pub struct PolicyConfig {
     pub limits: CallLimits,
     /// What commands may access besides the workspace.
     pub sandbox: SandboxSettings,
+    /// The file that every call is written to.
+    pub audit_file: Option<PathBuf>,
     /// The model of `haft run` and `haft chat`.
     pub model: ModelSettings,
     /// The MCP servers.

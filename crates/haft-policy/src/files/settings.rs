@@ -18,9 +18,10 @@ use super::{
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader},
+    relative_path::directory,
     settings_keys as keys,
     source::Source,
-    toml::{directory, http},
+    toml::http,
 };
 use crate::{
     context::Mode,
@@ -94,7 +95,7 @@ impl Settings<'_, '_> {
                     self.content.only_managed_hooks = self.strict_flag(entry);
                 }
                 key => match keys::misspelt(key) {
-                    Some(meant) => self.misspelt(entry, "", meant),
+                    Some(known) => self.misspelt(entry, "", known),
                     None if keys::restricts(key) => passed.push(entry),
                     None => {}
                 },
@@ -114,11 +115,11 @@ impl Settings<'_, '_> {
     }
 
     /// Rejects a misspelt key: ignoring it would allow what its author forbade.
-    fn misspelt(&mut self, entry: &Entry, of: &str, meant: &str) {
+    fn misspelt(&mut self, entry: &Entry, of: &str, known: &str) {
         self.reader.wrong(
             entry.at,
             format!("unknown key `{of}{}`", entry.key),
-            format!("did you mean `{of}{meant}`? A misspelt key has no effect in Claude Code"),
+            format!("did you mean `{of}{known}`? A misspelt key has no effect in Claude Code"),
         );
     }
 
@@ -146,7 +147,7 @@ impl Settings<'_, '_> {
                 "additionalDirectories" => self.directories(&entry.value),
                 "disableBypassPermissionsMode" => self.bypass(&entry.value),
                 key => match keys::misspelt_permission(key) {
-                    Some(meant) => self.misspelt(entry, "permissions.", meant),
+                    Some(known) => self.misspelt(entry, "permissions.", known),
                     None => passed.push(entry),
                 },
             }

@@ -14,19 +14,17 @@ impl Pattern {
         match &self.head {
             None => {}
             Some(Head::Tools(tools)) => {
-                if tools.matches(&facts.names, side) {
-                    fits = true
-                } else {
+                if !tools.matches(&facts.names, side) {
                     return None;
                 }
+                fits = true;
             }
             Some(Head::Kind(kind)) => {
                 let known = facts.names.known_as.contains(&kind.name());
-                if known || facts.parts.iter().any(|part| kind.has(part)) {
-                    fits = true
-                } else {
+                if !known && !facts.parts.iter().any(|part| kind.has(part)) {
                     return None;
                 }
+                fits = true;
             }
             Some(Head::Parameter { tools, name, value }) => {
                 if !tools.matches(&facts.names, side) {

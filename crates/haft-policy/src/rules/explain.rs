@@ -269,7 +269,11 @@ impl Part {
     /// Names it in a reason.
     pub(super) fn quoted(&self) -> String {
         match self {
-            Self::Command(command) => format!("`{}`", shorten(&command.to_string())),
+            // The redactor treats `…` as the end of a text that was cut.
+            Self::Command(command) => {
+                let text = command.to_string().replace('…', "<unknown>");
+                format!("`{}`", shorten(&text))
+            }
             other => shorten(&other.to_string()),
         }
     }
@@ -278,7 +282,7 @@ impl Part {
 /// Truncates a long text.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}…", &text[..at]),
+        Some((at, _)) => format!("{} …", &text[..at]),
         None => text.to_owned(),
     }
 }
