@@ -3,6 +3,7 @@
 //! Types and texts only. Each command is implemented in the file of its name.
 
 mod agent;
+mod explain;
 mod mcp;
 mod operator;
 mod serve;
@@ -18,8 +19,9 @@ use haft::Dialect;
 
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
+    explain::Explain,
     mcp::{AddServer, Mcp},
-    operator::{Hooks, ListTools, Shell},
+    operator::{Audit, Hooks, ListTools, Shell},
     serve::{Install, McpClient, Serve, Wrap},
     tools::{Check, Export, Lint},
 };
@@ -144,12 +146,18 @@ any provider's format, so it counts as complete, and a note says so.")]
   haft explain Bash command='git push origin main'
   haft explain mcp__github__create_issue title=x --tainted --json
   haft explain WebFetch url=https://example.org/ --secret --cwd src
+  haft explain Bash command='ls | wc -l' --exit-code
+  haft explain --calls calls.jsonl
 
 Prints every check in order, the rule that decided with its file and line, rules that nearly matched,
-what the call would access, and the smallest change that flips the decision. `Bash`, `Read`, `Edit`,
-`Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` are explained with stub tools. The exit
-code is 0 whenever an explanation is printed.")]
+the hooks that would run, what the call would access, and the smallest change that flips the decision.
+`Bash` is explained as `shell`. The other tools of Claude Code and `mcp__server__tool` are explained
+with stub tools. The exit code is 0 whenever an explanation is printed, unless `--exit-code` is
+given.")]
     Explain(Explain),
+    /// Read the audit file: one line for every call
+    #[command(subcommand, after_help = operator::AUDIT_HELP)]
+    Audit(Audit),
     /// Check, test and suggest rules
     #[command(
         subcommand,
@@ -381,46 +389,6 @@ impl Rules {
     pub(crate) fn quiet(self) -> Self {
         Self { quiet: true, ..self }
     }
-}
-
-/// A call to explain.
-#[derive(Debug, Args)]
-pub(crate) struct Explain {
-    /// Name of the tool
-    pub(crate) tool: String,
-    /// Arguments, written as for `haft call`
-    #[arg(value_name = "KEY=VALUE")]
-    pub(crate) pairs: Vec<String>,
-    /// All arguments as a JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
-    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
-    pub(crate) args_json: Option<String>,
-    /// Assume that the run has read untrusted text (this text, if given)
-    #[arg(
-        long,
-        value_name = "TEXT",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "some untrusted text"
-    )]
-    pub(crate) tainted: Option<String>,
-    /// Assume that the run has read a secret
-    #[arg(long)]
-    pub(crate) secret: bool,
-    /// Assume that the user has said this; values in it count as the user's own
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) user_text: Option<String>,
-    /// Assume that this agent makes the call
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
-    /// Assume this working directory
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) cwd: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) location: WorkspaceArgs,
-    #[command(flatten)]
-    pub(crate) rules: Rules,
-    #[command(flatten)]
-    pub(crate) output: Output,
 }
 
 /// Commands about rules.

@@ -4,12 +4,14 @@
 //! the call would access, and the smallest change that flips the decision. A prompt prints it for
 //! `?`.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use haft::{
-    BoxFuture, Runtime, ToolCall,
+    BoxFuture, FailureCode, Runtime, ToolCall, ToolRegistry,
+    host::RunBuilder,
     policy::{
-        Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, RuleStore, Verdict,
+        Decision, Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, RuleStore,
+        Verdict,
     },
     tool::Scope,
 };
@@ -20,55 +22,32 @@ use crate::{
     error::Problem,
     explanation, session,
     setup::Setup,
-    stub_tools,
+    stub_tools::{self, StubTool},
     style::{self, BOLD, DIM, NAME},
 };
 
 pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
-    let every = || builtin::all(setup);
-    let mut registry = every()?;
-    let own = every()?.build()?;
-    let mut name = args.tool.clone();
-    let is_stub = builtin::find(&own, &args.tool).is_none();
-    if is_stub {
-        let Some(stub) = stub_tools::find(&args.tool) else {
-            if let Some(hint) = builtin::missing_hint(&args.tool, setup) {
-                let problem = Problem::new(format!("there is no tool called `{}`", args.tool));
-                return Err(problem.hint(hint));
-            }
-            let names = own.own().map(|e| e.name().as_str()).chain(stub_tools::NAMES);
-            let near = style::nearest(&args.tool, names).map(str::to_owned);
-            return Err(Problem::new(format!("there is no tool called `{}`", args.tool))
-                .similar(near.as_deref())
-                .hint("`haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
-        };
-        name = stub.called.clone();
-        registry = stub.add(registry);
-    }
+    let tool = args.tool.clone().unwrap_or_default();
+    let own = builtin::all(setup)?.build()?;
+    let stub = stub_for(&tool, &own, setup)?;
+    let is_stub = stub.is_some();
     let past = SimulatedReads::of(args);
-    for tool in past.tools() {
-        registry = registry.add(tool);
-    }
-    let (policy, here) = (setup.policy(), setup.here().to_owned());
-    let hidden = Arc::clone(&policy);
-    let runtime = setup
-        .runtime(Runtime::builder())
-        .policy(UnhiddenPolicy(policy))
-        .registry(registry.build()?)
-        .build()?;
+    let name = match &stub {
+        Some(stub) => stub.called.clone(),
+        None => stub_tools::equivalent(&tool, &Value::Null)
+            .map_or_else(|| tool.clone(), |(own, _)| own.to_owned()),
+    };
+    let runtime = runtime(setup, stub, &past)?;
     let entry = builtin::find(runtime.registry(), &name);
     let arguments = arguments::read(&args.pairs, args.args_json.as_deref(), entry)?;
-    let call = ToolCall::new("call", name.as_str(), arguments.clone());
-    let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
-        Some(cwd) => std::path::absolute(cwd)?,
-        None => here.clone(),
-    });
-    if let Some(agent) = &args.agent {
-        run = run.agent(agent.as_str());
-    }
-    if let Some(text) = &args.user_text {
-        run = run.user_text(text);
-    }
+    let given = match stub_tools::equivalent(&tool, &arguments) {
+        Some((_, given)) if !is_stub => given,
+        _ => arguments.clone(),
+    };
+    let call = ToolCall::new("call", name.as_str(), given);
+    let here = setup.here().to_owned();
+    let run = run_builder(&runtime, args, &here)?;
+    let hidden = setup.policy();
     let (explanation, withheld) = session::block_on(async move {
         let run = run.start();
         if !past.calls().is_empty() {
@@ -80,13 +59,14 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
             entry.and_then(|entry| hidden.hides(&entry.policy_tool(), &Scope::default()));
         Ok::<_, haft::Error>((turn.explain(call).await, withheld))
     })??;
+    let code = exit_code(args, &explanation.verdict.decision);
     if args.output.json {
-        style::print(format_args!("{}\n", as_json(&args.tool, &arguments, &explanation, is_stub)))?;
-        return Ok(ExitCode::SUCCESS);
+        style::print(format_args!("{}\n", as_json(&tool, &arguments, &explanation, is_stub)))?;
+        return Ok(code);
     }
     let mut out = format!(
         "{}({})\n",
-        style::paint(NAME.bold(), style::visible(&args.tool)),
+        style::paint(NAME.bold(), style::visible(&tool)),
         style::arguments(&arguments)
     );
     if is_stub {
@@ -102,7 +82,81 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         );
     }
     style::print_page(out)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// Returns the stub for a tool that haft does not have; `None` for its own tools and their
+/// equivalents.
+fn stub_for(tool: &str, own: &ToolRegistry, setup: &Setup) -> Result<Option<StubTool>, Problem> {
+    let equivalent = stub_tools::equivalent(tool, &Value::Null).map_or(tool, |(own, _)| own);
+    if builtin::find(own, equivalent).is_some() {
+        return Ok(None);
+    }
+    if let Some(stub) = stub_tools::find(tool) {
+        return Ok(Some(stub));
+    }
+    let problem = Problem::new(format!("there is no tool called `{tool}`"));
+    if let Some(hint) = builtin::missing_hint(tool, setup) {
+        return Err(problem.hint(hint));
+    }
+    let names = own.own().map(|e| e.name().as_str()).chain(stub_tools::NAMES);
+    let near = style::nearest(tool, names).map(str::to_owned);
+    Err(problem.similar(near.as_deref()).hint(
+        "`haft tools list` lists the tools; those of Claude Code (`Bash`, `Read`, `Edit`, …) and \
+         `mcp__server__tool` can be explained too",
+    ))
+}
+
+/// Makes a runtime with the tools of this directory, these stubs and the hooks. Hooks are listed
+/// and not called.
+pub(crate) fn runtime(
+    setup: &Setup,
+    stubs: impl IntoIterator<Item = StubTool>,
+    past: &SimulatedReads,
+) -> Result<Runtime, Problem> {
+    let mut registry = builtin::all(setup)?;
+    for stub in stubs {
+        registry = stub.add(registry);
+    }
+    for tool in past.tools() {
+        registry = registry.add(tool);
+    }
+    let runtime = setup
+        .runtime(Runtime::builder())
+        .policy(UnhiddenPolicy(setup.policy()))
+        .registry(registry.build()?);
+    Ok(setup.hooks()?.add_to(runtime).build()?)
+}
+
+/// Starts a run as the options describe it.
+pub(crate) fn run_builder(
+    runtime: &Runtime,
+    args: &args::Explain,
+    here: &Path,
+) -> Result<RunBuilder, Problem> {
+    let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
+        Some(cwd) => std::path::absolute(cwd)?,
+        None => here.to_owned(),
+    });
+    if let Some(agent) = &args.agent {
+        run = run.agent(agent.as_str());
+    }
+    if let Some(text) = &args.user_text {
+        run = run.user_text(text);
+    }
+    Ok(run)
+}
+
+/// The exit code of a decision with `--exit-code`: 0 allow, 2 deny, 6 ask.
+pub(crate) fn exit_code(args: &args::Explain, decision: &Decision) -> ExitCode {
+    if !args.exit_code {
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(match decision {
+        Decision::Allow => 0,
+        Decision::Deny => FailureCode::Denied.exit_code(),
+        Decision::Ask | Decision::NeedInput(_) => 6,
+    })
 }
 
 /// The explanation as one JSON object.
@@ -151,7 +205,7 @@ impl Policy for UnhiddenPolicy {
 }
 
 /// What the run has read before, simulated by two tools (`--tainted`, `--secret`).
-struct SimulatedReads {
+pub(crate) struct SimulatedReads {
     untrusted: Option<String>,
     secret: bool,
 }
@@ -160,7 +214,7 @@ const UNTRUSTED: &str = "untrusted_text";
 const SECRET: &str = "secret_text";
 
 impl SimulatedReads {
-    fn of(args: &args::Explain) -> Self {
+    pub(crate) fn of(args: &args::Explain) -> Self {
         Self { untrusted: args.tainted.clone(), secret: args.secret }
     }
 
@@ -192,7 +246,7 @@ impl SimulatedReads {
         tools
     }
 
-    fn calls(&self) -> Vec<ToolCall> {
+    pub(crate) fn calls(&self) -> Vec<ToolCall> {
         let call = |name: &str| ToolCall::new(name, name, json!({}));
         let mut calls = Vec::new();
         calls.extend(self.untrusted.is_some().then(|| call(UNTRUSTED)));

@@ -27,8 +27,11 @@ pub(crate) fn run(args: &args::Hooks, host: &HostEnv) -> Result<ExitCode, Proble
 
 fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
     let hooks = &setup.loaded.hooks;
+    let untrusted = setup.site.untrusted_hooks(hooks);
     if output.json {
-        let list: Vec<Value> = hooks.iter().map(|hook| as_json(hook, setup)).collect();
+        let trusted = hooks.iter().map(|hook| as_json(hook, setup, true));
+        let untrusted = untrusted.iter().map(|hook| as_json(hook, setup, false));
+        let list: Vec<Value> = trusted.chain(untrusted).collect();
         style::print(format_args!("{}\n", Value::Array(list)))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -42,14 +45,23 @@ fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
             (DIM, location::at(&hook.location, setup.here())),
         ]);
     }
+    for hook in &untrusted {
+        table.row([
+            (NAME, style::cell(&hook.event)),
+            (Style::new(), style::cell(&about(hook))),
+            (Style::new(), style::cell(&called(&hook.handler))),
+            (BAD, "not trusted, does not run".to_owned()),
+            (DIM, location::at(&hook.location, setup.here())),
+        ]);
+    }
     style::print_page(table)?;
-    if hooks.is_empty() {
+    if hooks.is_empty() && untrusted.is_empty() {
         style::message("no hooks");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(hook: &HookSpec, setup: &Setup) -> Value {
+fn as_json(hook: &HookSpec, setup: &Setup, is_trusted: bool) -> Value {
     json!({
         "event": hook.event,
         "matcher": hook.matcher,
@@ -59,6 +71,7 @@ fn as_json(hook: &HookSpec, setup: &Setup) -> Value {
         "fails_closed": hook.fails_closed,
         "at": location::at(&hook.location, setup.here()),
         "layer": hook.layer,
+        "trusted": is_trusted,
     })
 }
 

@@ -4,6 +4,7 @@
 //! INVARIANT: only this file reads the environment. Each command has the file of its name.
 
 mod args;
+mod audit;
 mod run;
 mod chat;
 mod runs;
@@ -45,6 +46,7 @@ mod dispatch;
 mod bare_message;
 mod result;
 mod explain;
+mod explain_calls;
 mod explanation;
 mod policy;
 mod trust;
@@ -141,9 +143,14 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             plan::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?)?;
         }
         Cmd::Explain(args) => {
-            return explain::run(args, &Setup::open(&host_env_in(&args.location)?, &args.rules)?);
+            let setup = Setup::open(&host_env_in(&args.location)?, &args.rules)?;
+            return match &args.calls {
+                Some(calls) => explain_calls::run(args, calls, &setup),
+                None => explain::run(args, &setup),
+            };
         }
         Cmd::Doctor { output } => return doctor::run(*output, &host_env()?),
+        Cmd::Audit(args) => return audit::run(args, &host_env()?),
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),

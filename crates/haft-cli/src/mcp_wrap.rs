@@ -11,7 +11,7 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, error::Problem, host_env::HostEnv, install, mcp_servers, result, serve, session,
+    args, audit, error::Problem, host_env::HostEnv, install, mcp_servers, result, serve, session,
     setup::Setup, waiting_calls::WaitingCalls,
 };
 
@@ -23,6 +23,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let waiting = WaitingCalls::open(host)?;
     let runtime = waiting.iter().try_fold(runtime, |runtime, calls| calls.sign(runtime))?;
+    let runtime = audit::add(runtime, &setup)?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let prefix = format!("{name}__");

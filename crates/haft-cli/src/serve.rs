@@ -12,7 +12,7 @@ use haft_mcp::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args, builtin,
+    args, audit, builtin,
     error::Problem,
     host_env::HostEnv,
     input, mcp_servers, result,
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let waiting = WaitingCalls::open(host)?;
     let runtime = waiting.iter().try_fold(runtime, |runtime, calls| calls.sign(runtime))?;
+    let runtime = audit::add(runtime, &setup)?;
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())

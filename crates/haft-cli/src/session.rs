@@ -29,7 +29,7 @@ use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
-    client_question,
+    audit, client_question,
     decisions::RecordingApprover,
     error::Problem,
     prompt::{Keys, Prompt},
@@ -330,7 +330,7 @@ pub(crate) fn add_approver(
     person: Person,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
-    let hooks = setup.hooks()?;
+    let (runtime, hooks) = (audit::add(runtime, setup)?, setup.hooks()?);
     if person.approves_all {
         Ok(add_hooks_and_approver(runtime, hooks, YesApprover, decisions)?
             .approver(ProtectedFilesApprover))
@@ -352,7 +352,7 @@ pub(crate) fn defer_approvals(
 ) -> Result<RuntimeBuilder, Problem> {
     // There is no decision to record, but an unwritable file is still an error.
     decisions.map(|path| RecordingApprover::new(YesApprover, path)).transpose()?;
-    Ok(setup.hooks()?.add_with(runtime, approvals))
+    Ok(setup.hooks()?.add_with(audit::add(runtime, setup)?, approvals))
 }
 
 fn add_hooks_and_approver(
@@ -387,6 +387,13 @@ impl Approver for YesApprover {
             Decision::NeedInput(name) => ApprovalResponse::Deny(Some(format!(
                 "`{name}` needs a value, and `--yes` cannot give one"
             ))),
+            // `--yes` lifts no deny, and so no doubt about one.
+            _ if question.explanation.deciding.as_ref().is_some_and(|r| r.decision == "deny") => {
+                ApprovalResponse::Deny(Some(format!(
+                    "{}; `--yes` does not answer this",
+                    question.verdict.reason
+                )))
+            }
             // The approval was given before the file was known, so it does not cover it.
             _ if protected_file(question).is_some() => return Box::pin(std::future::pending()),
             _ => ApprovalResponse::allow(),

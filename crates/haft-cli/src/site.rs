@@ -199,6 +199,13 @@ impl Site {
         !declares(self) && declares(&self.assuming(true))
     }
 
+    /// The hooks of the project that trust would enable.
+    pub(crate) fn untrusted_hooks(&self, own: &[HookSpec]) -> Vec<HookSpec> {
+        let Ok((loaded, _)) = self.assuming(true).read() else { return Vec::new() };
+        let is_own = |hook: &HookSpec| own.iter().any(|own| own.location == hook.location);
+        loaded.hooks.into_iter().filter(|hook| !is_own(hook)).collect()
+    }
+
     /// Decides which of the files trust covers.
     fn covered(&self, files: &[ConfigFile]) -> Covered {
         let home = self.home.clone();

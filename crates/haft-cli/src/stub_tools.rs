@@ -6,12 +6,39 @@
 use haft::{
     BoxFuture, Failure,
     registry::{ToolRegistryBuilder, ToolSource},
-    tool::{BoxError, Capability, DynTool, ToolSpec},
+    tool::{BoxError, Capabilities, Capability, DynTool, ToolSpec},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The names of the stubs, without MCP tools.
-pub(crate) const NAMES: [&str; 7] = ["Bash", "Read", "Edit", "Write", "Glob", "Grep", "WebFetch"];
+pub(crate) const NAMES: [&str; 17] = [
+    "Bash",
+    "Read",
+    "Edit",
+    "MultiEdit",
+    "Write",
+    "NotebookEdit",
+    "NotebookRead",
+    "Glob",
+    "Grep",
+    "LS",
+    "WebFetch",
+    "WebSearch",
+    "Task",
+    "Agent",
+    "Skill",
+    "TodoWrite",
+    "ExitPlanMode",
+];
+
+/// Returns the call of a tool of haft that is the same as a call of this tool: `Bash` is `shell`.
+pub(crate) fn equivalent(name: &str, arguments: &Value) -> Option<(&'static str, Value)> {
+    let command = (name == "Bash").then(|| arguments.get("command"))?;
+    let mut own = Map::new();
+    own.extend(command.map(|command| ("command".to_owned(), command.clone())));
+    // Its other arguments (`description`, `timeout`, `run_in_background`) decide nothing.
+    Some(("shell", Value::Object(own)))
+}
 
 /// A stub tool.
 pub(crate) struct StubTool {
@@ -54,6 +81,7 @@ fn known(name: &str) -> DynTool {
     let spec = ToolSpec::new(name, "A stub: it is authorized and never run.");
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
+    let here = || json!({"type": "string", "x-haft": "read_path", "default": "."});
     let (spec, properties, required): (ToolSpec, Value, &[&str]) = match name {
         "Bash" => (
             starts(spec),
@@ -61,8 +89,35 @@ fn known(name: &str) -> DynTool {
             &["command"],
         ),
         "Read" => (reads(spec), json!({"file_path": about("read_path")}), &["file_path"]),
-        "Glob" | "Grep" => {
-            (reads(spec), json!({"pattern": text(), "path": about("read_path")}), &["pattern"])
+        "NotebookRead" => {
+            (reads(spec), json!({"notebook_path": about("read_path")}), &["notebook_path"])
+        }
+        // Without a path they read the working directory.
+        "Glob" | "Grep" => (reads(spec), json!({"pattern": text(), "path": here()}), &["pattern"]),
+        "LS" => (reads(spec), json!({"path": here()}), &[]),
+        "NotebookEdit" => (
+            spec.capabilities([Capability::Filesystem]),
+            json!({"notebook_path": about("write_path"), "new_source": text()}),
+            &["notebook_path"],
+        ),
+        "WebSearch" => (
+            spec.read_only().capabilities([Capability::Network]),
+            json!({"query": text()}),
+            &["query"],
+        ),
+        // What the agent does is authorized call by call.
+        "Task" | "Agent" => (
+            spec.read_only().capabilities(Capabilities::NONE),
+            json!({"subagent_type": about("agent"), "description": text(), "prompt": text()}),
+            &[],
+        ),
+        "Skill" => (
+            spec.read_only().capabilities(Capabilities::NONE),
+            json!({"skill": text(), "args": text()}),
+            &["skill"],
+        ),
+        "TodoWrite" | "ExitPlanMode" => {
+            (spec.read_only().capabilities(Capabilities::NONE), json!({}), &[])
         }
         "WebFetch" => (
             spec.read_only().capabilities([Capability::Network]),

@@ -37,7 +37,9 @@ fn ternary(hits: Hits) -> Ternary {
     if !hits.yes.is_empty() {
         Ternary::Yes
     } else if !hits.unknown.is_empty() {
-        Ternary::Unknown(hits.why.unwrap_or_else(|| "it cannot be determined".to_owned()))
+        Ternary::Unknown(
+            hits.why.map_or_else(|| "it cannot be determined".to_owned(), |(_, why)| why),
+        )
     } else {
         Ternary::No
     }

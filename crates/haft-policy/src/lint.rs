@@ -57,6 +57,9 @@ pub enum FindingKind {
     BroadAllow,
     /// A part of the rule has no effect.
     NoEffect,
+    /// Another command does what the rule restricts, and the rule does not match it. For
+    /// information: no list of programs is complete.
+    WayAround,
     /// A rule that denies or asks has no example. For information.
     Untested,
     /// There were too many rules to compare all of them. For information.
@@ -74,6 +77,7 @@ impl FindingKind {
             Self::UnreachableException => "unreachable_exception",
             Self::BroadAllow => "broad_allow",
             Self::NoEffect => "no_effect",
+            Self::WayAround => "way_around",
             Self::Untested => "untested",
             Self::Unfinished => "unfinished",
         }
@@ -149,6 +153,19 @@ impl Rules {
             );
         }
         lint.found
+    }
+
+    /// Finds known commands that do what a rule restricts, and that no rule restricts: `rm` is
+    /// denied, and `find -delete` is not.
+    #[must_use]
+    pub fn ways_around(&self) -> Vec<Finding> {
+        let enabled = self.rules().iter().enumerate().filter(|(_, rule)| rule.enabled);
+        let find = |(at, rule): (usize, &Rule)| {
+            let (message, hint) = ways_around::find(self, at)?;
+            let (location, kind) = (rule.location.clone(), FindingKind::WayAround);
+            Some(Finding { location, kind, message, hint, other_rule: None })
+        };
+        enabled.filter_map(find).collect()
     }
 }
 
@@ -260,6 +277,12 @@ impl<'r> Lint<'r> {
                 format!("`{pattern}` never decides `{own}`: `{wide}` decides `{word}` first");
             (message, "remove this one, or add it to `except` of the other")
         };
+        // Claude Code reads its own file, and not the other one.
+        let restricts = rule.decision != Decision::Allow;
+        let is_needed =
+            restricts && rule.location.is_json() && rule.location.file != other.location.file;
+        let hint =
+            if is_needed { "keep it: Claude Code does not read the other file" } else { hint };
         self.report(&rule.location, FindingKind::Shadowed, message, hint, Some(&other.location));
     }
 
@@ -417,9 +440,9 @@ fn is_host(pattern: &Pattern) -> bool {
 
 /// Whether the format of its file has examples.
 fn can_have_examples(rule: &Rule) -> bool {
-    let file = rule.location.file.as_deref();
-    file.is_some_and(|file| file.extension().is_some_and(|extension| extension == "toml"))
+    rule.location.file.is_some() && !rule.location.is_json()
 }
 
+mod ways_around;
 #[cfg(test)]
 mod tests;

@@ -46,6 +46,16 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
         Err("files cannot be listed here".to_owned())
     }
 
+    /// Returns the names in a directory; a file has none. Each takes one from `left`.
+    ///
+    /// # Errors
+    /// Fails with the reason if nothing is left, if the directory cannot be read, or if a name is
+    /// not UTF-8. The default implementation fails.
+    fn names(&self, directory: &Path, left: &mut usize) -> Result<Vec<String>, String> {
+        let _ = (directory, left);
+        Err("files cannot be listed here".to_owned())
+    }
+
     /// Finds the regular files with more than one hard link, at and below a path, without following
     /// symlinks. Each entry takes one from `left`. Directories that this process may not list are
     /// skipped.
@@ -172,6 +182,22 @@ impl PathResolver for FsPathResolver {
             Ok(())
         })?;
         Ok(entries)
+    }
+
+    fn names(&self, directory: &Path, left: &mut usize) -> Result<Vec<String>, String> {
+        let entries = match directory.read_dir() {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
+            // FAIL CLOSED: a directory that does not exist yet may have any name.
+            Err(e) => return Err(format!("a directory cannot be read: {e}")),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            *left = left.checked_sub(1).ok_or("there are too many files to check")?;
+            let name = entry.map_err(|e| e.to_string())?.file_name();
+            names.push(name.into_string().map_err(|_| "a name is not UTF-8".to_owned())?);
+        }
+        Ok(names)
     }
 
     fn hard_links(

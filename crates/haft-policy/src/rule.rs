@@ -123,6 +123,14 @@ pub struct SourceLocation {
     pub column: usize,
 }
 
+impl SourceLocation {
+    /// Returns whether it is in settings of Claude Code, which have no exceptions and examples.
+    pub(crate) fn is_json(&self) -> bool {
+        let file = self.file.as_deref();
+        file.is_some_and(|file| file.extension().is_some_and(|extension| extension == "json"))
+    }
+}
+
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {

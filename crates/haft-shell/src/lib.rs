@@ -32,13 +32,17 @@ mod classify;
 mod quote;
 
 pub use self::{
-    classify::{Classification, CommandEffect, Kind, Part, classify, reads},
+    classify::{
+        Classification, CommandEffect, EditedFiles, HarmlessReads, Kind, Part, classify, edits,
+        harmless_reads, reads,
+    },
     code_source::{CodeSource, CodeSources, may_run_code},
     interpreters::Program,
     parser::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, parse},
     quote::quoted,
     script::{
-        Assignment, Redirect, RedirectKind, Script, ShellParseError, SimpleCommand, Word, WordPiece,
+        Assignment, Expanded, Redirect, RedirectKind, Script, ShellParseError, SimpleCommand, Word,
+        WordPiece,
     },
     wrappers::{UnwrappedCommand, Wrappers, has_subcommands},
 };

@@ -36,14 +36,65 @@ pub struct SimpleCommand {
     pub redirects: Vec<Redirect>,
 }
 
-/// A word, as far as it is known without running anything.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A word, as far as it is known without running anything. Words are equal if their pieces are.
+#[derive(Debug, Clone, Default)]
 pub struct Word {
     /// Its pieces, without quotes.
     pub pieces: Vec<WordPiece>,
     /// Whether it may be an option, or expand to several words one of which is. A known word then
     /// starts with `-`; `data/*.csv` and `<(ls)` are unknown, but cannot be options.
     pub may_be_option: bool,
+    /// What it expands to, if that depends on the names of files alone: it has globs or `~`, or the
+    /// variable of a loop over such words. `None` if it is known, or depends on something else.
+    pub expands_to: Option<Box<[Expanded]>>,
+}
+
+impl PartialEq for Word {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.pieces, self.may_be_option) == (&other.pieces, other.may_be_option)
+    }
+}
+
+impl Eq for Word {}
+
+/// What a word with globs expands to, or one of the things that it may expand to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Expanded {
+    /// A glob over paths, in which `\` escapes a character. Without `*`, `?` and `[` it is a name.
+    pub glob: String,
+    /// It starts at the home directory: `~/x`.
+    pub is_in_home: bool,
+    /// The shell splits each name at blanks, and expands globs in it.
+    pub is_split: bool,
+}
+
+impl Expanded {
+    /// Returns the name, if it has no globs.
+    #[must_use]
+    pub fn literal(&self) -> Option<String> {
+        let mut name = String::with_capacity(self.glob.len());
+        let mut chars = self.glob.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => name.extend(chars.next()),
+                '*' | '?' | '[' => return None,
+                c => name.push(c),
+            }
+        }
+        Some(name)
+    }
+
+    /// Returns a name as a glob that matches it alone.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let mut glob = String::with_capacity(text.len());
+        for c in text.chars() {
+            if matches!(c, '*' | '?' | '[' | '\\') {
+                glob.push('\\');
+            }
+            glob.push(c);
+        }
+        Self { glob, ..Self::default() }
+    }
 }
 
 /// A piece of a word.
@@ -112,13 +163,14 @@ impl Word {
         Self {
             pieces: if text.is_empty() { Vec::new() } else { vec![WordPiece::Text(text)] },
             may_be_option,
+            expands_to: None,
         }
     }
 
     /// Creates an unknown word.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { pieces: vec![WordPiece::Unknown], may_be_option: true }
+        Self { pieces: vec![WordPiece::Unknown], may_be_option: true, expands_to: None }
     }
 
     /// Returns whether some part is unknown.
@@ -144,6 +196,12 @@ impl SimpleCommand {
     pub fn literal(&self) -> Option<String> {
         let words: Option<Vec<&str>> = self.words.iter().map(Word::literal).collect();
         words.map(|words| words.join(" "))
+    }
+
+    /// Treats words with globs as unknown.
+    pub(crate) fn forget_expansions(&mut self) {
+        let targets = self.redirects.iter_mut().map(|redirect| &mut redirect.target);
+        self.words.iter_mut().chain(targets).for_each(|word| word.expands_to = None);
     }
 
     /// Returns whether it starts and sets nothing: it only carries the redirections of a group, a

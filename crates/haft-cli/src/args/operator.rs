@@ -1,5 +1,7 @@
 //! The options of `haft hooks`, `haft shell` and `haft tools list`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueHint};
 
 use super::{Output, Rules, WorkspaceArgs};
@@ -7,6 +9,12 @@ use super::{Output, Rules, WorkspaceArgs};
 pub(super) const HOOKS_HELP: &str = "Examples:
   haft hooks list
   haft hooks test PreToolUse --tool Bash < fixture.json";
+
+pub(super) const AUDIT_HELP: &str = "Examples:
+  haft audit tail
+  haft audit tail --lines 100 --json | jq -r 'select(.decision == \"deny\") | .tool'
+
+`[audit] file = \".haft/audit.jsonl\"` in `haft.toml` turns it on.";
 
 pub(super) const SHELL_HELP: &str = "Examples:
   haft shell explain 'sort -u names | head'
@@ -24,6 +32,27 @@ pub(crate) struct ListTools {
     pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Commands about the audit file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Print the last calls
+    #[command(after_help = "Examples:
+  haft audit tail
+  haft audit tail --lines 3 --json")]
+    Tail {
+        /// How many calls to print
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        lines: usize,
+        /// The file to read, instead of the configured one
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 /// Commands about hooks.

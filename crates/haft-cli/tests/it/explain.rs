@@ -66,7 +66,7 @@ fn tools_that_only_rules_name_are_explained_with_stubs() {
         let ran = dir.run([&["explain"], words, &["--json"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let json = ran.json();
-        assert_eq!(json["stub"], true);
+        assert_eq!(json["stub"] == true, words[0] != "Bash", "{json}");
         json["verdict"]["decision"].as_str().unwrap().to_owned()
     };
     assert_eq!(verdict(&["Bash", "command=git push origin main"]), "deny");
@@ -81,12 +81,76 @@ fn tools_that_only_rules_name_are_explained_with_stubs() {
         ("Glob", "pattern=*"),
         ("Grep", "pattern=x"),
         ("WebFetch", "url=https://example.org/"),
+        ("WebSearch", "query=x"),
+        ("MultiEdit", "file_path=a.txt"),
+        ("NotebookEdit", "notebook_path=a.ipynb"),
+        ("Task", "subagent_type=helper"),
+        ("Agent", "subagent_type=helper"),
+        ("Skill", "skill=deploy"),
+        ("TodoWrite", "x=1"),
     ] {
         assert_ne!(verdict(&[tool, argument]), "deny", "{tool}");
     }
-    let page = dir.run(["explain", "Bash", "command=git push origin main"]).out;
+    assert_eq!(verdict(&["Grep", "pattern=x"]), "allow", "it reads the working directory");
+    assert_eq!(verdict(&["Glob", "pattern=*"]), "allow", "it reads the working directory");
+    let page = dir.run(["explain", "WebSearch", "query=x"]).out;
     assert!(page.contains("a stub with the usual arguments is used"), "{page}");
+    let page = dir.run(["explain", "Bash", "command=git push origin main"]).out;
     assert!(page.contains("deny: pushing is for people"), "{page}");
+}
+
+#[test]
+fn bash_is_explained_as_the_shell_tool() {
+    let dir = TempDir::new("explain-bash", &[("haft.toml", RULES), ("a.txt", "x")]);
+    for command in ["git push", "cat a.txt", "make", "$X push", "rm -rf a.txt", "cat ../x", "'"] {
+        let argument = format!("command={command}");
+        let [bash, shell] =
+            ["Bash", "shell"].map(|tool| dir.run(["explain", tool, &argument, "--json"]).json());
+        assert_eq!(bash["verdict"], shell["verdict"], "{command}");
+        assert_eq!(bash["checks"], shell["checks"], "{command}");
+    }
+}
+
+#[test]
+fn exit_code_is_that_of_the_decision() {
+    let dir = TempDir::new("explain-exit", &[("haft.toml", RULES), ("a.txt", "x")]);
+    let code = |words: &[&str]| dir.run([&["explain", "--exit-code"], words].concat()).code;
+    assert_eq!(code(&["read_file", "file_path=a.txt"]), Some(0));
+    assert_eq!(code(&["Bash", "command=git push"]), Some(2));
+    assert_eq!(code(&["delete_path", "path=a.txt"]), Some(6));
+}
+
+#[test]
+fn many_calls_are_explained_line_by_line() {
+    let calls = "{\"tool\": \"Bash\", \"arguments\": {\"command\": \"git push\"}}\n\
+        {\"tool_name\": \"Read\", \"tool_input\": {\"file_path\": \"a.txt\"}}\n\
+        not json\n\
+        {\"name\": \"mcp__mail__send\", \"input\": {}}\n\
+        {\"tool\": \"nothing\"}\n";
+    let files = [("haft.toml", RULES), ("a.txt", "x"), ("calls.jsonl", calls)];
+    let dir = TempDir::new("explain-calls", &files);
+    let ran = dir.run(["explain", "--calls", "calls.jsonl", "--exit-code"]);
+    assert_eq!(ran.code, Some(2), "the strictest decision: {ran:?}");
+    let lines: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let decisions: Vec<_> = lines.iter().map(|line| line["decision"].as_str()).collect();
+    assert_eq!(decisions, [Some("deny"), Some("allow"), None, Some("deny"), None]);
+    assert_eq!(
+        lines[0]["rule"],
+        json!({"file": "haft.toml", "line": 8, "pattern": "Bash(git push *)"})
+    );
+    assert!(lines[2]["error"].as_str().unwrap().contains("not JSON"), "{}", lines[2]);
+    assert!(lines[4]["error"].as_str().unwrap().contains("no tool"), "{}", lines[4]);
+}
+
+#[test]
+fn hooks_that_would_run_are_listed_and_not_called() {
+    let rules = "[[hooks.PreToolUse]]\nmatcher = \"Bash\"\ncommand = \"touch called\"\n";
+    let dir = TempDir::trusted("explain-hooks", &[("haft.toml", rules)]);
+    let ran = dir.run(["explain", "Bash", "command=make"]);
+    let listed = "hook              not called  `PreToolUse at haft.toml:1`";
+    assert!(ran.out.contains(listed), "{}", ran.out);
+    assert!(!dir.work().join("called").exists());
 }
 
 #[test]
@@ -112,7 +176,7 @@ fn explain_of_an_unknown_tool_suggests_a_similar_name() {
     --- stderr
     error: there is no tool called `delete_pth`
     hint: did you mean `delete_path`?
-    hint: `haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too
+    hint: `haft tools list` lists the tools; those of Claude Code (`Bash`, `Read`, `Edit`, …) and `mcp__server__tool` can be explained too
     ");
     assert!(haft("explain Bas command=ls").err.contains("did you mean `Bash`?"));
     assert_eq!(haft("explain mcp____").code, Some(1));

@@ -45,11 +45,13 @@ fn hooks_are_listed_with_their_location() {
 }
 
 #[test]
-fn untrusted_directory_has_no_hooks() {
+fn hooks_of_an_untrusted_directory_are_listed_as_such() {
     let dir = TempDir::new("hooks-untrusted", &[(".claude/settings.json", SETTINGS)]);
     let ran = dir.run(["hooks", "list"]);
-    assert_eq!(ran.out, "", "{ran:?}");
+    assert!(ran.out.contains("sh guard.sh  not trusted, does not run"), "{ran:?}");
     assert!(ran.err.contains("haft trust"), "{}", ran.err);
+    let json = dir.run(["hooks", "list", "--json"]).json();
+    assert_eq!(json[0]["trusted"], false, "{json}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 )]
 
 mod agent_runs;
+mod audit;
 mod calls;
 mod checks;
 mod demo;

@@ -74,6 +74,16 @@ impl Directories {
         Self { known: base.filter(|_| is_known).map(|base| vec![base.to_owned()]), sets_path }
     }
 
+    /// Returns the directories that the next command may start in; `None` if they are not known.
+    pub(super) fn known(&self) -> Option<&[PathBuf]> {
+        self.known.as_deref()
+    }
+
+    /// Returns the directories that the arguments of the next command start in.
+    pub(super) fn of(&self, command: &SimpleCommand) -> Option<Vec<PathBuf>> {
+        if moves_itself(&views(command)) { None } else { self.known.clone() }
+    }
+
     /// Returns what a command launches, and advances to the directories after it.
     pub(super) fn launches(&mut self, command: &SimpleCommand) -> Vec<Launch> {
         let views = views(command);

@@ -7,6 +7,8 @@
 //!
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
+mod commands;
+mod expand;
 pub(crate) mod host;
 mod launch;
 mod named_files;
@@ -21,12 +23,15 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
-use haft_shell::{CommandEffect, Kind, RedirectKind, SimpleCommand, Word};
+use haft_shell::{CommandEffect, Kind, SimpleCommand, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use self::{launch::Directories, named_files::NamedFile};
-pub(crate) use self::{launch::Launch, sample::Sample};
+pub(crate) use self::{
+    commands::{CommandText, HarmlessParts},
+    launch::Launch,
+    sample::Sample,
+};
 use super::{
     context::{ArgumentKind, PolicyContext},
     glob::NameGlob,
@@ -78,6 +83,10 @@ pub(crate) struct Facts<'a> {
     /// Files that its commands name, each with the index of the command's part. Only restricting
     /// rules use them.
     pub(crate) mentions: Vec<(usize, Part)>,
+    /// Files that its commands may touch, as `mentions`, each with the reason for the doubt.
+    pub(crate) possible: Vec<(usize, Part, &'static str)>,
+    /// The command texts, for what only a few decisions need.
+    pub(crate) texts: Vec<CommandText>,
     /// Programs that its commands run by a path or by an interpreter, each with the index of the
     /// command's part. Only restricting rules use them.
     pub(crate) launches: Vec<(usize, Launch)>,
@@ -201,6 +210,11 @@ impl Parts {
         Self(self.0 & !other.0)
     }
 
+    /// Returns the index of the first of them; zero if there is none.
+    pub(crate) fn first_index(self) -> usize {
+        if self.0 == 0 { 0 } else { self.0.trailing_zeros() as usize }
+    }
+
     /// Returns whether there is none.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
@@ -235,6 +249,8 @@ impl<'a> Facts<'a> {
             overflow: false,
             starts_elsewhere: false,
             mentions: Vec::new(),
+            possible: Vec::new(),
+            texts: Vec::new(),
             launches: Vec::new(),
             beginnings: Vec::new(),
             declares_reads: call.declares_reads(),
@@ -281,6 +297,7 @@ impl<'a> Facts<'a> {
     /// Returns whether it names files.
     pub(crate) fn has_paths(&self) -> bool {
         !self.mentions.is_empty()
+            || !self.possible.is_empty()
             || !self.beginnings.is_empty()
             || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
@@ -358,14 +375,20 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Returns the files that its commands name or may name, each with the index of its part.
+    pub(crate) fn named_files(&self) -> impl Iterator<Item = (usize, &Part)> {
+        let possible = self.possible.iter().map(|(at, part, _)| (*at, part));
+        self.mentions.iter().map(|(at, part)| (*at, part)).chain(possible)
+    }
+
     /// Treats every file that its commands name as a directory that is read recursively.
     pub(crate) fn widen(&mut self) {
         let mut below = Vec::new();
-        for (at, part) in &self.mentions {
+        for (at, part) in self.named_files() {
             if let Part::Path { operation, spelled, resolved } = part {
                 let leads = resolved.as_ref().ok().filter(|leads| *leads != spelled);
                 for directory in leads.into_iter().chain([spelled]) {
-                    below.push((*at, *operation, directory.clone(), String::new()));
+                    below.push((at, *operation, directory.clone(), String::new()));
                 }
             }
         }
@@ -376,6 +399,7 @@ impl<'a> Facts<'a> {
     pub(crate) fn show(&mut self, paths: &[PathBuf]) {
         self.declares_reads = true;
         self.beginnings.clear();
+        self.possible.clear();
         let part = |path: &PathBuf| Part::Path {
             operation: Operation::Read,
             spelled: path.clone(),
@@ -390,12 +414,12 @@ impl<'a> Facts<'a> {
     /// # Errors
     /// Fails if they cannot be determined.
     pub(crate) fn follow(&mut self) -> Result<(), String> {
-        let Some(&(at, _)) = self.mentions.first() else { return Ok(()) };
-        let leads = |(_, part): &(usize, Part)| match part {
+        let Some((at, _)) = self.named_files().next() else { return Ok(()) };
+        let leads = |(_, part): (usize, &Part)| match part {
             Part::Path { resolved, .. } => resolved.clone().ok(),
             _ => None,
         };
-        let directories = self.mentions.iter().filter_map(leads).collect();
+        let directories = self.named_files().filter_map(leads).collect();
         for path in symlink_targets(&*self.context.resolver, directories)? {
             self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
             let resolved = Ok(path.clone());
@@ -595,136 +619,6 @@ impl<'a> Facts<'a> {
         self.add(Part::Path { operation, spelled, resolved });
     }
 
-    fn add_command(&mut self, text: &str) {
-        if !self.read_only {
-            let found = haft_shell::classify(text);
-            let (kind, known) = self.effects_known.unwrap_or((found.kind, found.known));
-            self.effects_known = Some((kind.max(found.kind), known.max(found.known)));
-        }
-        let script = match haft_shell::parse(text) {
-            Ok(script) => script,
-            Err(e) => return self.add(Part::Unreadable(e.why)),
-        };
-        if script.commands.is_empty() {
-            return self.add(Part::Unreadable("it contains no command".to_owned()));
-        }
-        let moves = self.starts_elsewhere || script.commands.iter().any(moves);
-        let base = self.base().ok().filter(|_| !self.starts_elsewhere);
-        let mut directories = Directories::new(base, &script);
-        for command in script.commands {
-            self.add_redirects(&command, moves);
-            // A bare command carries only the redirections of a group and starts nothing.
-            if !command.is_bare() {
-                let named = named_files::named_files(&command);
-                let launched = directories.launches(&command);
-                self.add_launches(&command, launched);
-                self.add(Part::Command(command));
-                self.add_mentions(named, moves);
-            }
-        }
-    }
-
-    /// Adds the programs that a command launches, which is or will be the next part. The same
-    /// command in another directory is the same part, but may launch other files.
-    fn add_launches(&mut self, command: &SimpleCommand, launched: Vec<Launch>) {
-        let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
-        let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
-        if self.launches.len() + launched.len() > MAX_MENTIONS {
-            self.overflow = true;
-            return;
-        }
-        self.launches.extend(launched.into_iter().map(|launch| (at, launch)));
-    }
-
-    /// Returns what a part of it launches.
-    pub(crate) fn launches_of(&self, part: &Part) -> impl Iterator<Item = &Launch> {
-        let at = self.parts.iter().position(|own| std::ptr::eq(own, part));
-        self.launches.iter().filter(move |(own, _)| Some(*own) == at).map(|(_, launch)| launch)
-    }
-
-    /// Adds the files that the last command names.
-    fn add_mentions(&mut self, named: Vec<NamedFile>, moves: bool) {
-        let Some(at) = self.parts.len().checked_sub(1) else { return };
-        for mention in named {
-            if self.mentions.len() >= MAX_MENTIONS {
-                self.overflow = true;
-                return;
-            }
-            let unknown = |operation, why: &str| Part::Path {
-                operation,
-                spelled: PathBuf::new(),
-                resolved: Err(why.to_owned()),
-            };
-            if let NamedFile::Beginning(operation, text) = &mention {
-                let Ok(base) = self.base() else { continue };
-                let (parent, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
-                let parent = if text.starts_with('/') && parent.is_empty() { "/" } else { parent };
-                let parent = normalize_lexically(&base.join(parent));
-                let name = if moves { String::new() } else { name.to_owned() };
-                self.beginnings.push((at, *operation, parent, name));
-                continue;
-            }
-            let part = match mention {
-                NamedFile::Beginning(..) => continue,
-                NamedFile::Unknown(operation) => {
-                    unknown(operation, "the file is known only when the shell runs")
-                }
-                NamedFile::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
-                    unknown(operation, "the command changes its directory first")
-                }
-                NamedFile::Path(operation, path) => {
-                    let home = self.context.home.as_ref();
-                    let below = path.strip_prefix("~/").zip(home).map(|(rest, h)| h.join(rest));
-                    let path = below.unwrap_or_else(|| PathBuf::from(path));
-                    let Ok(base) = self.base() else { continue };
-                    let whole = base.join(path);
-                    let resolved = self.context.resolver.resolve(&whole);
-                    Part::Path { operation, spelled: normalize_lexically(&whole), resolved }
-                }
-            };
-            self.mentions.push((at, part));
-        }
-    }
-
-    /// Adds the files that the redirections of a command open.
-    fn add_redirects(&mut self, command: &SimpleCommand, moves: bool) {
-        for redirect in &command.redirects {
-            let operation = match redirect.kind {
-                RedirectKind::Here | RedirectKind::Duplicate => continue,
-                RedirectKind::Read => Operation::Read,
-                RedirectKind::Write | RedirectKind::ReadWrite => Operation::Write,
-            };
-            if redirect.is_harmless() {
-                continue;
-            }
-            self.does(operation);
-            if let Some(host) = redirect.reaches() {
-                self.does(Operation::External);
-                let host = host.literal().map(host::host);
-                let unknown = || Err("the host is known only when the shell runs".to_owned());
-                self.add(Part::Host(host.unwrap_or_else(unknown)));
-                continue;
-            }
-            let Some(target) = redirect.target.literal() else {
-                let about = match operation {
-                    Operation::Read => ArgumentKind::ReadPath,
-                    _ => ArgumentKind::WritePath,
-                };
-                self.add_unknown(about, "the file is known only when the shell runs");
-                continue;
-            };
-            if moves && !target.starts_with(['/', '~']) {
-                self.add(Part::Path {
-                    operation,
-                    spelled: PathBuf::from(target),
-                    resolved: Err("the command changes its directory first".to_owned()),
-                });
-            } else {
-                self.add_path(operation, target);
-            }
-        }
-    }
-
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
         // Allowing the command of a shell allows what the command reaches. Another tool with an
@@ -783,19 +677,6 @@ pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
     // FAIL CLOSED: a name with `..` is treated as a path (path traversal).
     let climbs = rest.split(['/', '\\']).any(|step| step == "..");
     (files || !is_kind || climbs).then_some(target)
-}
-
-/// Whether a command may change the directory that later redirections are resolved from.
-fn moves(command: &SimpleCommand) -> bool {
-    let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
-    let first = command.words.first().map(Word::literal);
-    first == Some(None)
-        || command
-            .words
-            .iter()
-            .take(3)
-            .filter_map(|word| word.literal())
-            .any(|w| movers.contains(&w))
 }
 
 /// Returns the values that a dotted name refers to: a key with this exact name, and step by step,

@@ -84,6 +84,8 @@ pub(super) enum NamedFile {
     Path(Operation, String),
     /// A path with this prefix.
     Beginning(Operation, String),
+    /// What a word with globs expands to.
+    Expanded(Operation, Word),
     /// Only a running shell knows which.
     Unknown(Operation),
 }
@@ -92,11 +94,45 @@ pub(super) enum NamedFile {
 pub(super) fn named_files(command: &SimpleCommand) -> Vec<NamedFile> {
     let mut found = Vec::new();
     if command.may_wrap(Wrappers::All) {
-        command.unwrapped(Wrappers::All).iter().for_each(|view| look(&view.command, &mut found));
+        let views = command.unwrapped(Wrappers::All);
+        views.iter().for_each(|view| look(&view.command, &mut found));
+        if let [_, _] = &*views
+            && let Some(directories) = searched(command)
+        {
+            found = found.into_iter().flat_map(|file| below(file, &directories)).collect();
+        }
     } else {
         look(command, &mut found)
     }
     found
+}
+
+/// Returns where a `find` of known words searches.
+fn searched(command: &SimpleCommand) -> Option<Vec<&str>> {
+    let words: Vec<&str> = command.words.iter().map(Word::literal).collect::<Option<_>>()?;
+    let (first, rest) = words.split_first()?;
+    let is_search = first.rsplit('/').next() == Some("find");
+    // `-execdir` starts in the directory of each file, and a list of files may name any.
+    let is_other = |word: &&str| matches!(*word, "-execdir" | "-okdir" | "-files0-from" | "-L");
+    if !is_search || rest.iter().any(is_other) {
+        return None;
+    }
+    let begins = |word: &&str| word.starts_with('-') || matches!(*word, "(" | ")" | "!" | ",");
+    let directories: Vec<&str> = rest.iter().copied().take_while(|word| !begins(word)).collect();
+    Some(if directories.is_empty() { vec!["."] } else { directories })
+}
+
+/// What `find` passes on is below the directories that it searches.
+fn below(file: NamedFile, directories: &[&str]) -> Vec<NamedFile> {
+    match file {
+        NamedFile::Unknown(operation) => {
+            let begin = |directory: &&str| {
+                NamedFile::Beginning(operation, format!("{}/", directory.trim_end_matches('/')))
+            };
+            directories.iter().map(begin).collect()
+        }
+        other => vec![other],
+    }
 }
 
 fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
@@ -107,13 +143,20 @@ fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
     let writes = WRITERS.contains(&name) || edits;
     for operation in [(reads, Operation::Read), (writes, Operation::Write)] {
         let (true, operation) = operation else { continue };
-        for word in command.words.iter().skip(1) {
+        // The filter `.` of `jq` is not a directory.
+        let filter = command.words.iter().skip(1).position(|word| word.literal() == Some("."));
+        let filter = filter.filter(|_| name == "jq").map(|at| at + 1);
+        for (at, word) in command.words.iter().enumerate().skip(1) {
+            if Some(at) == filter {
+                continue;
+            }
             found.extend(mention(word, operation));
         }
     }
 }
 
-fn mention(word: &Word, operation: Operation) -> Option<NamedFile> {
+/// Returns the file that a word names.
+pub(super) fn mention(word: &Word, operation: Operation) -> Option<NamedFile> {
     match word.literal() {
         // `--file=a`, `if=a` and `-fa` name a file after a prefix.
         Some(text) if text.starts_with('-') || text.contains('=') => {
@@ -123,11 +166,20 @@ fn mention(word: &Word, operation: Operation) -> Option<NamedFile> {
         }
         Some("") => None,
         Some(text) => Some(NamedFile::Path(operation, text.to_owned())),
+        None if word.expands_to.is_some() => Some(NamedFile::Expanded(operation, word.clone())),
         None => match word.pieces.first() {
             Some(WordPiece::Text(text)) if text.starts_with('-') => None,
             Some(WordPiece::Text(text)) => Some(NamedFile::Beginning(operation, text.clone())),
             _ => Some(NamedFile::Unknown(operation)),
         },
+    }
+}
+
+/// Returns the known text that an unknown word starts with.
+pub(super) fn beginning(word: &Word) -> Option<&str> {
+    match word.pieces.first() {
+        Some(WordPiece::Text(text)) => Some(text),
+        _ => None,
     }
 }
 

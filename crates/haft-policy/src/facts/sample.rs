@@ -192,6 +192,8 @@ impl Sample {
             overflow: false,
             starts_elsewhere: false,
             mentions: Vec::new(),
+            possible: Vec::new(),
+            texts: Vec::new(),
             launches: Vec::new(),
             beginnings: Vec::new(),
             declares_reads: false,

@@ -37,6 +37,8 @@ pub(super) struct FileContent {
     pub(super) model: ModelSettings,
     pub(super) mcp_servers: Vec<McpServerTable>,
     pub(super) hooks: Vec<ParsedHook>,
+    /// The file of `[audit]`.
+    pub(super) audit: Option<(PathBuf, SourceLocation)>,
     /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
     /// Only the organisation's own allows apply.
@@ -76,6 +78,7 @@ impl FileContent {
             model: ModelSettings::default(),
             mcp_servers: Vec::new(),
             hooks: Vec::new(),
+            audit: None,
             hooks_guard: None,
             only_managed_rules: false,
             only_managed_hooks: false,

@@ -57,6 +57,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, options: &LoadOptions) -> Polic
                 }
             }
         }
+        super::audit::merge(&mut setup.audit_file, content.audit);
         setup.sandbox.add(content.sandbox);
         setup.model.add(content.model);
         for server in content.mcp_servers {
@@ -143,6 +144,10 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
         ignored.add("directory of the workspace", &location);
     }
     content.sandbox.strip(|what, location| ignored.add(what, location));
+    // It names a file that is written.
+    if let Some((_, location)) = content.audit.take() {
+        ignored.add("section `[audit]`", &location);
+    }
     // It could send the conversation and a key to another server.
     if let Some(location) = content.model.location.take() {
         ignored.add("section `[model]`", &location);

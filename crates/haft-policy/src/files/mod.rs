@@ -15,11 +15,14 @@ mod amount;
 mod open;
 mod toml;
 mod settings;
+mod settings_keys;
 mod template;
 mod command_tool;
 mod sandbox;
 mod model;
 mod mcp;
+mod audit;
+mod relative_path;
 mod merge;
 mod config_path;
 mod trust;
@@ -112,6 +115,8 @@ pub struct PolicyConfig {
     pub limits: CallLimits,
     /// What commands may access besides the workspace.
     pub sandbox: SandboxSettings,
+    /// The file that every call is written to.
+    pub audit_file: Option<PathBuf>,
     /// The model of `haft run` and `haft chat`.
     pub model: ModelSettings,
     /// The MCP servers.

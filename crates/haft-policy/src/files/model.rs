@@ -12,7 +12,7 @@ use super::{
     amount::money,
     content::FileContent,
     node::{Fields, Node, Reader},
-    toml::directory,
+    relative_path::directory,
 };
 use crate::{pattern::PathBase, rule::SourceLocation};
 

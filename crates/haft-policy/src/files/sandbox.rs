@@ -11,7 +11,7 @@ use super::{
     ConfigFile,
     content::FileContent,
     node::{Fields, Node, Reader},
-    toml::directory,
+    relative_path::directory,
 };
 use crate::{pattern::PathBase, rule::SourceLocation};
 

@@ -18,8 +18,10 @@ use super::{
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader},
+    relative_path::directory,
+    settings_keys as keys,
     source::Source,
-    toml::{directory, http},
+    toml::http,
 };
 use crate::{
     context::Mode,
@@ -92,15 +94,33 @@ impl Settings<'_, '_> {
                 "allowManagedHooksOnly" if managed => {
                     self.content.only_managed_hooks = self.strict_flag(entry);
                 }
-                key => {
-                    let key = key.to_lowercase();
-                    if key.contains("permission") || key.contains("hook") {
-                        passed.push(entry);
-                    }
-                }
+                key => match keys::misspelt(key) {
+                    Some(known) => self.misspelt(entry, "", known),
+                    None if keys::restricts(key) => passed.push(entry),
+                    None => {}
+                },
             }
         }
         self.note_unsupported(&passed, "");
+        let mut entries = fields.iter().peekable();
+        if let Some(first) = entries.peek().map(|entry| entry.at)
+            && !entries.any(|entry| keys::is_known(&entry.key))
+        {
+            self.reader.wrong(
+                first,
+                "this is not a settings file of Claude Code: none of its keys is known",
+                "name a file with `permissions` or `hooks`; rules of haft are in `haft.toml`",
+            );
+        }
+    }
+
+    /// Rejects a misspelt key: ignoring it would allow what its author forbade.
+    fn misspelt(&mut self, entry: &Entry, of: &str, known: &str) {
+        self.reader.wrong(
+            entry.at,
+            format!("unknown key `{of}{}`", entry.key),
+            format!("did you mean `{of}{known}`? A misspelt key has no effect in Claude Code"),
+        );
     }
 
     /// Reads a flag that restricts; an invalid value counts as set.
@@ -126,7 +146,10 @@ impl Settings<'_, '_> {
                 "defaultMode" => self.mode(&entry.value),
                 "additionalDirectories" => self.directories(&entry.value),
                 "disableBypassPermissionsMode" => self.bypass(&entry.value),
-                _ => passed.push(entry),
+                key => match keys::misspelt_permission(key) {
+                    Some(known) => self.misspelt(entry, "permissions.", known),
+                    None => passed.push(entry),
+                },
             }
         }
         self.note_unsupported(&passed, "permissions.");

@@ -1,10 +1,10 @@
 //! `haft.toml` and `haft.local.toml`: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`,
-//! `[tool.NAME]`, `[hooks]`, `[sandbox]`, `[model]` and `[mcp.servers.NAME]`.
+//! `[tool.NAME]`, `[hooks]`, `[sandbox]`, `[model]`, `[mcp.servers.NAME]` and `[audit]`.
 //!
 //! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
 //! mistake: a rule with a typo must not silently restrict less.
 
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use ::toml::de::{DeTable, DeValue};
 use haft_core::{Decision, host::RandomState};
@@ -13,12 +13,12 @@ use super::{
     ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES,
     amount::{money, share},
     command_tool,
-    config_path::normalize_lexically,
     content::{FileContent, ParsedHook},
     mistake::Mistakes,
     model,
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader, words},
+    relative_path::directory,
     sandbox,
     source::Source,
 };
@@ -32,8 +32,18 @@ use crate::{
 /// The default timeout of a hook.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-const FILE_KEYS: &[&str] =
-    &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox", "model", "mcp"];
+const FILE_KEYS: &[&str] = &[
+    "defaults",
+    "workspace",
+    "rule",
+    "budget",
+    "tool",
+    "hooks",
+    "sandbox",
+    "model",
+    "mcp",
+    "audit",
+];
 const RULE_KEYS: &[&str] = &[
     "id", "match", "decision", "input", "except", "reason", "priority", "subject", "when",
     "rewrite", "enabled", "test",
@@ -89,6 +99,9 @@ pub(super) fn read(file: &ConfigFile, load: &LoadOptions, mistakes: &mut Mistake
                 model::read(&mut toml.reader, &entry.value, file, &toml.anchor, toml.content)
             }
             "mcp" => super::mcp::read(&mut toml.reader, &entry.value, file, toml.content),
+            "audit" => {
+                super::audit::read(&mut toml.reader, &entry.value, file, &toml.anchor, toml.content)
+            }
             _ => {}
         }
     }
@@ -604,30 +617,4 @@ pub(super) fn http(
     let names = fields.texts(reader, variables);
     let allowed_variables = names.into_iter().map(|(name, _)| name.to_owned()).collect();
     Handler::Http { url, headers, allowed_variables }
-}
-
-/// Reads a directory: absolute, below the home directory, or relative to the directory of the file.
-pub(super) fn directory(
-    text: &str,
-    file: &ConfigFile,
-    anchor: &PathBase,
-) -> Result<PathBuf, &'static str> {
-    let below_home = match text {
-        "~" => Some(""),
-        _ => text.strip_prefix("~/"),
-    };
-    if text.is_empty() || text.contains('\0') {
-        return Err("it is empty or contains a NUL byte");
-    }
-    if let Some(rest) = below_home {
-        let home = anchor.home.as_ref().ok_or("the home directory is not known")?;
-        return Ok(normalize_lexically(&home.join(rest)));
-    }
-    let path = PathBuf::from(text);
-    // A file that applies to all directories has no directory to resolve a relative path from.
-    if path.is_absolute() || file.layer.is_from_project() {
-        Ok(normalize_lexically(&file.anchor.join(path)))
-    } else {
-        Err("it is relative, and this file has no directory to resolve it from")
-    }
 }

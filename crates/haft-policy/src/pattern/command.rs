@@ -366,42 +366,6 @@ impl CommandPattern {
     }
 }
 
-/// The two words that a command starts with, as far as they are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start<'c> {
-    /// Nothing is known, or there is no word.
-    Unknown,
-    /// This word, and what follows is not known.
-    First(&'c str),
-    /// This word, and the next if there is one.
-    Two(&'c str, Option<&'c str>),
-}
-
-/// Reports how each view of a command starts, to look up rules. Uses the restricting side, which
-/// includes every view of an allow.
-pub(crate) fn starts(command: &SimpleCommand, mut visit: impl FnMut(Start<'_>)) {
-    if command.may_wrap(Wrappers::All) {
-        command.unwrapped(Wrappers::All).iter().for_each(|view| visit(start(&view.command)));
-    } else {
-        visit(start(command))
-    }
-}
-
-fn start(command: &SimpleCommand) -> Start<'_> {
-    let Some(first) = command.words.first().and_then(Word::literal) else { return Start::Unknown };
-    // A word may contain a space, and then a pattern sees several.
-    if let Some((first, rest)) = first.split_once(' ') {
-        return Start::Two(first, rest.split(' ').next());
-    }
-    match command.words.get(1) {
-        None => Start::Two(first, None),
-        Some(second) => match second.literal() {
-            Some(second) => Start::Two(first, second.split(' ').next()),
-            None => Start::First(first),
-        },
-    }
-}
-
 /// Returns the text of a pattern without quotes: commands are compared without theirs.
 fn unquoted(text: &str) -> String {
     if !text.contains(['\'', '"', '\\']) {
@@ -597,6 +561,12 @@ impl Machine {
 
     /// Returns whether some text matches, and whether all do.
     fn walk(&self, steps: &[Step]) -> (bool, bool) {
+        // Unknown pieces may be empty. If that text does not match, it is settled that not all do.
+        let known = steps.iter().filter_map(|step| match step {
+            Step::Char(c) => Some(*c),
+            Step::Any | Step::Word => None,
+        });
+        let may_be_certain = self.accepts(known.fold(self.start(), |state, c| self.step(state, c)));
         let mut states = States::new(self);
         states.add(self.start());
         for step in steps {
@@ -612,6 +582,9 @@ impl Machine {
             // Both answers are settled.
             if states.is_settled() {
                 break;
+            }
+            if !may_be_certain && states.list.contains(&State::Won) {
+                return (true, false);
             }
         }
         states.verdict()
@@ -730,6 +703,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pattern::starts;
 
     /// Matches a pattern against the one command of a text.
     fn one(pattern: &str, text: &str, side: Side) -> Ternary {
@@ -1018,6 +992,7 @@ mod tests {
                     c => WordPiece::Text(c.to_string()),
                 }).collect(),
                 may_be_option: true,
+                expands_to: None,
             };
             let command =
                 SimpleCommand { words: words.iter().map(unknown).collect(), ..SimpleCommand::default() };

@@ -15,11 +15,13 @@
 mod argument;
 mod command;
 mod host;
+mod near_miss;
 mod parse;
 mod path;
 mod program;
 mod select;
 mod semantic_checks;
+mod start;
 mod subsume;
 #[cfg(test)]
 mod tests;
@@ -34,20 +36,22 @@ use haft_core::{Capability, Operation};
 
 pub(crate) use self::{
     argument::Affix,
-    command::{CommandPattern, Side, Start, starts},
+    command::{CommandPattern, Side},
     path::{AbsolutePattern, Search, States},
     select::MAX_VALUE_BYTES,
+    start::{Start, starts},
     subsume::Sides,
 };
 use self::{host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
 use super::{
     context::ArgumentKind,
-    facts::{Facts, Names, Part, Parts, find},
+    facts::{Facts, Names, Part, Parts},
     glob::Glob,
     path_resolver::PathResolver,
 };
 
 const NO_FILE: &str = "it does not declare which files it touches";
+const COMPLETED: &str = "which files it names is known only when the shell runs";
 const NO_HOST: &str = "it does not declare which hosts it reaches";
 
 /// Whether something matches.
@@ -68,8 +72,8 @@ pub(crate) struct Hits {
     pub(crate) yes: Parts,
     /// The parts for which it cannot be determined.
     pub(crate) unknown: Parts,
-    /// Why not.
-    pub(crate) why: Option<String>,
+    /// Why not, and the index of the part that causes it.
+    pub(crate) why: Option<(usize, String)>,
 }
 
 /// The index key of a rule. A pattern can match a call only if the call has what its key names, or
@@ -177,8 +181,8 @@ impl Kind {
             Self::Edit => operation != Operation::Read,
             Self::Bash | Self::WebFetch => false,
         };
-        let mentions = facts.mentions.iter().filter_map(|(at, part)| match part {
-            Part::Path { operation, .. } => is(*operation).then_some(*at),
+        let mentions = facts.named_files().filter_map(|(at, part)| match part {
+            Part::Path { operation, .. } => is(*operation).then_some(at),
             _ => None,
         });
         let beginnings = facts.beginnings.iter().filter(|b| is(b.1)).map(|b| b.0);
@@ -321,12 +325,13 @@ impl Pattern {
         };
         if !vague.is_empty() && !self.asks_about_parts() {
             hits.unknown = hits.unknown.or(vague);
-            hits.why.get_or_insert_with(|| "it does not declare what it touches".to_owned());
+            let at = vague.first_index();
+            hits.why.get_or_insert_with(|| (at, "it does not declare what it touches".to_owned()));
         }
         if doubt.is_some() {
             hits.unknown = hits.unknown.or(hits.yes);
             hits.yes = Parts::NONE;
-            hits.why = doubt;
+            hits.why = doubt.map(|why| (hits.unknown.first_index(), why));
         }
         hits
     }
@@ -371,7 +376,7 @@ impl Pattern {
                 Ternary::Yes => found.yes = found.yes.with(at),
                 Ternary::Unknown(reason) => {
                     found.unknown = found.unknown.with(at);
-                    why.get_or_insert(reason);
+                    why.get_or_insert((at, reason));
                 }
             }
         }
@@ -386,27 +391,11 @@ impl Pattern {
                     _ => continue,
                 };
                 found[kind].unknown = found[kind].unknown.with(at);
-                why.get_or_insert_with(|| reason.to_owned());
+                why.get_or_insert_with(|| (at, reason.to_owned()));
             }
         }
         if paths && side == Side::Restrict {
-            for (at, operation, directory, name) in &facts.beginnings {
-                if self.may_begin(*operation, directory, name, facts) {
-                    found[1].unknown = found[1].unknown.with(*at);
-                    why.get_or_insert_with(|| NO_FILE.to_owned());
-                }
-            }
-            for (at, part) in &facts.mentions {
-                let found = &mut found[1];
-                match self.part(part, facts, side) {
-                    Ternary::No => {}
-                    Ternary::Yes => found.yes = found.yes.with(*at),
-                    Ternary::Unknown(reason) => {
-                        found.unknown = found.unknown.with(*at);
-                        why.get_or_insert(reason);
-                    }
-                }
-            }
+            self.named_files(facts, &mut found[1], &mut why);
         }
         let mut hits = Hits::default();
         let mut doubt = false;
@@ -415,7 +404,9 @@ impl Pattern {
                 continue;
             }
             if found.there.is_empty() && named {
-                why.get_or_insert_with(|| "the tool does not declare what it touches".to_owned());
+                why.get_or_insert_with(|| {
+                    (0, "the tool does not declare what it touches".to_owned())
+                });
                 doubt = true;
                 continue;
             }
@@ -437,6 +428,32 @@ impl Pattern {
         hits.unknown = hits.unknown.and(eligible);
         hits.why = why.filter(|_| !hits.unknown.is_empty());
         Some(hits)
+    }
+
+    /// Compares the files that commands name, or may name.
+    fn named_files(&self, facts: &Facts<'_>, found: &mut Found, why: &mut Option<(usize, String)>) {
+        for (at, operation, directory, name) in &facts.beginnings {
+            if self.may_begin(*operation, directory, name, facts) {
+                found.unknown = found.unknown.with(*at);
+                why.get_or_insert_with(|| (*at, COMPLETED.to_owned()));
+            }
+        }
+        for (at, part) in &facts.mentions {
+            match self.part(part, facts, Side::Restrict) {
+                Ternary::No => {}
+                Ternary::Yes => found.yes = found.yes.with(*at),
+                Ternary::Unknown(reason) => {
+                    found.unknown = found.unknown.with(*at);
+                    why.get_or_insert((*at, reason));
+                }
+            }
+        }
+        for (at, part, doubt) in &facts.possible {
+            if self.part(part, facts, Side::Restrict) != Ternary::No {
+                found.unknown = found.unknown.with(*at);
+                why.get_or_insert_with(|| (*at, (*doubt).to_owned()));
+            }
+        }
     }
 
     /// Whether a file of this directory with this name prefix may match.
@@ -481,14 +498,14 @@ impl Pattern {
             (Some(Head::Read(path)), Part::Path { operation, spelled, resolved }) => {
                 // A file that must not be read must not be overwritten either.
                 if *operation == Operation::Read || side == Side::Restrict {
-                    path.matches(spelled, resolved, facts, side)
+                    is_path(path, (spelled, resolved), facts, side)
                 } else {
                     Ternary::No
                 }
             }
             (Some(Head::Edit(path)), Part::Path { operation, spelled, resolved }) => {
                 if *operation != Operation::Read {
-                    path.matches(spelled, resolved, facts, side)
+                    is_path(path, (spelled, resolved), facts, side)
                 } else {
                     Ternary::No
                 }
@@ -497,7 +514,7 @@ impl Pattern {
         };
         let selected = self.selectors.iter().map(|written| match (&written.selector, part) {
             (Selector::Path(paths), Part::Path { spelled, resolved, .. }) => {
-                either(paths.iter().map(|path| path.matches(spelled, resolved, facts, side)))
+                either(paths.iter().map(|path| is_path(path, (spelled, resolved), facts, side)))
             }
             (Selector::Host(hosts), Part::Host(host)) => {
                 either(hosts.iter().map(|pattern| is_host(pattern, host)))
@@ -645,137 +662,12 @@ impl Pattern {
         })
     }
 
-    /// Returns what is missing for a match; `None` if it is not close.
-    pub(crate) fn near_miss(&self, facts: &Facts<'_>) -> Option<String> {
-        let side = Side::Restrict;
-        let mut missing = Vec::new();
-        let mut fits = false;
+    /// Returns the path of `Read(…)`, if it is that alone.
+    pub(crate) fn restricted_path(&self) -> Option<&str> {
         match &self.head {
-            None => {}
-            Some(Head::Tools(tools)) => {
-                if tools.matches(&facts.names, side) {
-                    fits = true
-                } else {
-                    return None;
-                }
-            }
-            Some(Head::Kind(kind)) => {
-                let known = facts.names.known_as.contains(&kind.name());
-                if known || facts.parts.iter().any(|part| kind.has(part)) {
-                    fits = true
-                } else {
-                    return None;
-                }
-            }
-            Some(Head::Parameter { tools, name, value }) => {
-                if !tools.matches(&facts.names, side) {
-                    return None;
-                }
-                fits = true;
-                if select::parameter(facts, name, value, side) == Ternary::No {
-                    let is = match find(facts.arguments, name).first() {
-                        Some(value) => format!("is {}", shown(&value.to_string())),
-                        None => "is missing".to_owned(),
-                    };
-                    missing.push(format!("the tool matches, `{name}` {is}"));
-                }
-            }
-            Some(Head::Agent(glob)) => {
-                if facts.subject != super::request::Subject::SubagentCall {
-                    return None;
-                }
-                match select::delegates_to(glob, facts, side) {
-                    Ternary::No => missing.push("it is another agent".to_owned()),
-                    _ => fits = true,
-                }
-            }
-            Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {
-                if facts
-                    .parts
-                    .iter()
-                    .any(|part| self.part(part, facts, side) != Ternary::No && self.is_for(part))
-                {
-                    fits = true
-                } else {
-                    missing.push(facts.parts.iter().find_map(|part| self.differs(part))?)
-                }
-            }
-        }
-        for written in &self.selectors {
-            let answer = match &written.selector {
-                Selector::Path(_) | Selector::Host(_) => {
-                    let of = |part: &&Part| match &written.selector {
-                        Selector::Path(_) => matches!(part, Part::Path { .. }),
-                        _ => matches!(part, Part::Host(_)),
-                    };
-                    let mut parts = facts.parts.iter().filter(of);
-                    if parts.any(|p| self.part(p, facts, side) != Ternary::No) {
-                        Ternary::Yes
-                    } else {
-                        Ternary::No
-                    }
-                }
-                selector => selector.holds(facts, side),
-            };
-            match answer {
-                Ternary::No if written.selector.is_about_the_tool() => return None,
-                Ternary::No => missing.push(written.selector.missing(&written.text)),
-                _ => fits = true,
-            }
-        }
-        match missing.as_slice() {
-            [one] if fits || self.selectors.is_empty() => Some(one.clone()),
+            Some(Head::Read(path)) if self.selectors.is_empty() => Some(path.as_str()),
             _ => None,
         }
-    }
-
-    /// Whether the specifier is about parts of this kind.
-    fn is_for(&self, part: &Part) -> bool {
-        matches!(
-            (&self.head, part),
-            (Some(Head::Command(_)), Part::Command(_) | Part::Unreadable(_))
-                | (Some(Head::Host(_)), Part::Host(_))
-                | (Some(Head::Read(_) | Head::Edit(_)), Part::Path { .. })
-        )
-    }
-
-    /// Describes how a part differs from the specifier, if it is close.
-    fn differs(&self, part: &Part) -> Option<String> {
-        match (&self.head, part) {
-            (Some(Head::Command(pattern)), Part::Command(command)) => {
-                let first = command.words.first().and_then(|word| word.literal());
-                let same = pattern.first_word().is_some_and(|word| Some(word) == first);
-                same.then(|| {
-                    let inside = self.inside();
-                    format!("the tool matches, `{}` is not `{inside}`", shown(&command.to_string()))
-                })
-            }
-            (Some(Head::Read(path)), Part::Path { operation: Operation::Read, spelled, .. }) => {
-                Some(format!(
-                    "`{}` is not below `{}`",
-                    shown(&spelled.to_string_lossy()),
-                    path.as_str()
-                ))
-            }
-            (Some(Head::Edit(path)), Part::Path { operation, spelled, .. }) => {
-                let spelled = spelled.to_string_lossy();
-                Some(if *operation == Operation::Read {
-                    format!("`{}` is read, not written", shown(&spelled))
-                } else {
-                    format!("`{}` is not below `{}`", shown(&spelled), path.as_str())
-                })
-            }
-            (Some(Head::Host(pattern)), Part::Host(Ok(host))) => {
-                Some(format!("`{host}` is not `{}`", pattern.as_str()))
-            }
-            _ => None,
-        }
-    }
-
-    /// The text between the brackets.
-    fn inside(&self) -> &str {
-        let (_, rest) = self.text.split_once('(').unwrap_or_default();
-        rest.rsplit_once(')').map_or(rest, |(inside, _)| inside)
     }
 
     /// Returns it as it was written.
@@ -794,6 +686,19 @@ impl fmt::Display for Pattern {
 fn select_parts(facts: &Facts<'_>, is: impl Fn(&Part) -> bool) -> Parts {
     let each = facts.parts.iter().enumerate().filter(|(_, part)| is(part));
     each.fold(Parts::NONE, |all, (at, _)| all.with(at))
+}
+
+fn is_path(
+    pattern: &PathPattern,
+    (spelled, resolved): (&Path, &Result<PathBuf, String>),
+    facts: &Facts<'_>,
+    side: Side,
+) -> Ternary {
+    match resolved {
+        // Nothing is known about it, so its path is not compared.
+        Err(why) if spelled.as_os_str().is_empty() => Ternary::Unknown(why.clone()),
+        _ => pattern.matches(spelled, resolved, facts, side),
+    }
 }
 
 fn is_host(pattern: &HostPattern, host: &Result<String, String>) -> Ternary {
@@ -817,14 +722,4 @@ fn either(mut answers: impl Iterator<Item = Ternary>) -> Ternary {
             }
         })
         .unwrap_or(doubt)
-}
-
-/// `Tool(parameter:value)`: a scalar at the top level of the arguments. A missing parameter never
-/// matches.
-/// Truncates long texts, for people.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }

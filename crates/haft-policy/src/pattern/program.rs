@@ -119,7 +119,7 @@ fn unclear(pattern: &CommandPattern, launch: &Launch) -> Ternary {
         None => {
             let name = name.map(|name| WordPiece::Text(format!("/{name}")));
             let pieces = [WordPiece::Unknown].into_iter().chain(name).collect();
-            Word { pieces, may_be_option: true }
+            Word { pieces, may_be_option: true, ..Word::default() }
         }
     };
     match pattern.compare(&command(word, launch), false) {

@@ -769,7 +769,7 @@ proptest! {
             Key::Tool(name) => facts.names.own == name || facts.names.known_as.contains(&name),
             Key::Argument { tool, name, .. } | Key::ArgumentLike { tool, name, .. } => {
                 (facts.names.own == tool || facts.names.known_as.contains(&tool))
-                    && !find(facts.arguments, name).is_empty()
+                    && !crate::facts::find(facts.arguments, name).is_empty()
             }
             Key::Source(source) => facts.names.remote.is_some_and(|(own, _)| own == source),
             Key::Below(directory) => paths.iter().any(|path| path.starts_with(directory)),

@@ -3,14 +3,7 @@
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
 //! explanation only passes a recorder.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-
-use haft_core::{
-    Decision, HardLinkedFile, Operation, OtherNames, Permission, Scope, SharedStr, Trust, Verdict,
-};
+use haft_core::{Decision, Permission, SharedStr, Trust, Verdict};
 
 use super::{
     Applied, Rules,
@@ -20,7 +13,6 @@ use super::{
 use crate::{
     Mode, PolicyRequest, default,
     facts::{Facts, Part, Parts},
-    path_resolver::MAX_SEARCHED_ENTRIES,
     pattern::{Key, Pattern, Side},
     rule::Rule,
 };
@@ -30,6 +22,8 @@ use crate::{
 pub(super) enum Ruling {
     /// A rule denies it.
     Denied { at: usize, applied: Applied },
+    /// A rule may deny it, and cannot be evaluated.
+    Doubted { at: usize, applied: Applied },
     /// A rule requests an argument from a person.
     Needed { at: usize, applied: Applied, argument: String },
     /// A rule requires approval.
@@ -90,8 +84,13 @@ impl Rules {
             notes.note("parts", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the bound on parts");
         }
+        let mut doubted = None;
         if let Some((at, applied)) = self.strongest(&self.deny, facts, notes, "deny rules") {
-            return Ruling::Denied { at, applied };
+            // FAIL CLOSED: an example has no approver, so doubt denies it.
+            if applied.is_certain || call.is_none() {
+                return Ruling::Denied { at, applied };
+            }
+            doubted = Some((at, applied));
         }
         if let Some(reason) = taint_rules::definition_changed(facts) {
             notes.note("labels", "deny", reason.clone(), None);
@@ -101,6 +100,9 @@ impl Rules {
             let reason = "plan mode allows only read-only calls".to_owned();
             notes.note("mode", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the mode `plan`");
+        }
+        if let Some((at, applied)) = doubted {
+            return self.deny_if_dont_ask(Ruling::Doubted { at, applied }, notes);
         }
         let supplied = call.map(|call| call.supplied).unwrap_or_default();
         let need = self.strongest_where(
@@ -193,8 +195,14 @@ impl Rules {
         cover: &Cover,
         notes: &mut N,
     ) -> Ruling {
-        let all = facts.all();
-        if all.without(cover.parts).is_empty()
+        let open = facts.all().without(cover.parts);
+        let accepts_edits = self.context.mode == Mode::AcceptEdits;
+        let harmless = if open.is_empty() || cover.first.is_none() && !accepts_edits {
+            Parts::NONE
+        } else {
+            self.harmless(facts, call, notes)
+        };
+        if open.without(harmless).is_empty()
             && let Some((at, applied)) = &cover.first
         {
             let more = cover.rules - 1;
@@ -212,7 +220,7 @@ impl Rules {
             }
             Mode::AcceptEdits => {
                 let edits = taint_rules::edits_inside(facts);
-                if !edits.is_empty() && all.without(cover.parts).without(edits).is_empty() {
+                if !edits.is_empty() && open.without(edits).without(harmless).is_empty() {
                     let reason = "edits inside the workspace are accepted".to_owned();
                     notes.note("mode", "allow", reason.clone(), None);
                     return built(Decision::Allow, reason, "the mode `acceptEdits`");
@@ -272,6 +280,7 @@ impl Rules {
         let asks = matches!(
             ruling,
             Ruling::Asked { .. }
+                | Ruling::Doubted { .. }
                 | Ruling::Needed { .. }
                 | Ruling::Built { decision: Decision::Ask | Decision::NeedInput(_), .. }
         );
@@ -283,7 +292,7 @@ impl Rules {
         built(Decision::Deny, reason, "the mode `dontAsk`")
     }
 
-    fn strongest<N: CheckRecorder>(
+    pub(super) fn strongest<N: CheckRecorder>(
         &self,
         index: &Index,
         facts: &Facts<'_>,
@@ -291,106 +300,6 @@ impl Rules {
         what: &'static str,
     ) -> Option<(usize, Applied)> {
         self.strongest_where(index, facts, notes, what, |_| true)
-    }
-
-    /// Returns whether a command that needs no approval may read, below a directory that it names,
-    /// what a rule denies or asks about. Which files it reads is known only when it runs.
-    fn may_read_restricted_below(&self, call: &PolicyRequest<'_>) -> bool {
-        if !call.declares_reads() || !(self.deny.has_paths() || self.ask.has_paths()) {
-            return false;
-        }
-        self.restricts_within(Facts::of(call, &self.context))
-    }
-
-    /// Returns whether a confined run of a call could read what a rule asks about, or what one
-    /// denies and the sandbox does not mask. The sandbox masks denied paths below its roots; if
-    /// these cannot be determined, the tool's guard asks.
-    fn confined_may_read_restricted(&self, call: &PolicyRequest<'_>) -> bool {
-        if !(self.deny.has_paths() || self.ask.has_paths()) {
-            return false;
-        }
-        // FAIL CLOSED: what it could read is not known.
-        let Some(Ok(confinement)) = call.confinement() else { return true };
-        let mut system = Facts::of(call, &self.context);
-        system.show(&confinement.system);
-        // The system is too large to search; a rule is compared with it by path.
-        system.declares_reads = false;
-        system.widen();
-        if self.restricts_any(&system) {
-            return true;
-        }
-        if !self.ask.has_paths() {
-            return false;
-        }
-        let mut facts = Facts::of(call, &self.context);
-        facts.show(&confinement.readable);
-        facts.widen();
-        let asks = |facts: &Facts<'_>| self.strongest(&self.ask, facts, &mut (), "").is_some();
-        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-        asks(&facts)
-            || facts.follow().is_err()
-            || asks(&facts)
-            || self.hard_links_below(&facts).unwrap_or(true)
-    }
-
-    /// Returns whether a rule denies or asks about a file at or below the named paths.
-    fn restricts_within(&self, mut facts: Facts<'_>) -> bool {
-        facts.widen();
-        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-        self.restricts_any(&facts)
-            || facts.follow().is_err()
-            || self.restricts_any(&facts)
-            || self.hard_links_below(&facts).unwrap_or(true)
-    }
-
-    fn restricts_any(&self, facts: &Facts<'_>) -> bool {
-        self.strongest(&self.deny, facts, &mut (), "").is_some()
-            || self.strongest(&self.ask, facts, &mut (), "").is_some()
-    }
-
-    /// Returns whether a command names a hard link to a file that a rule restricts. Files below a
-    /// directory do not count: a rule allows the command, and what it reads is known only when it
-    /// runs.
-    fn names_restricted_link(&self, facts: &Facts<'_>) -> bool {
-        if facts.mentions.is_empty() || !(self.deny.has_paths() || self.ask.has_paths()) {
-            return false;
-        }
-        let only_named = |path: &Path, found: &mut Vec<_>| {
-            // With a limit of zero a directory is not entered.
-            let _ = self.context.resolver.hard_links(path, &mut 0, found);
-            Some(())
-        };
-        self.finds_restricted_link(facts, only_named).unwrap_or(true)
-    }
-
-    /// Returns whether a command may reach a hard link to a file that a rule restricts. `None` if
-    /// there are too many files to check.
-    fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
-        let mut left = MAX_SEARCHED_ENTRIES;
-        self.finds_restricted_link(facts, |path, found| {
-            self.context.resolver.hard_links(path, &mut left, found).ok()
-        })
-    }
-
-    fn finds_restricted_link(
-        &self,
-        facts: &Facts<'_>,
-        mut look: impl FnMut(&Path, &mut Vec<(PathBuf, HardLinkedFile)>) -> Option<()>,
-    ) -> Option<bool> {
-        let mut scope = Scope::clone(facts.scope);
-        scope.working_directory = facts.base().ok()?.into();
-        let scope = Arc::new(scope);
-        let mut found = Vec::new();
-        for (_, part) in &facts.mentions {
-            // A path that cannot be resolved already counts against every rule.
-            if let Part::Path { resolved: Ok(path), .. } = part {
-                look(path, &mut found)?;
-            }
-        }
-        Some(found.iter().any(|(path, file)| {
-            let names = self.judge_other_names(Operation::Read, path, file, &scope);
-            names != OtherNames::Allowed
-        }))
     }
 
     /// Returns whether a file is one that a rule denies.
@@ -421,20 +330,24 @@ impl Rules {
             let at = at as usize;
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
-            if best.as_ref().is_some_and(|(best, _)| self.rules[*best].priority >= rule.priority)
-                && !N::ENABLED
-            {
+            let is_stronger = |best: &Option<(usize, Applied)>, is_certain: bool| {
+                best.as_ref().is_none_or(|(best, applied)| {
+                    let own = (applied.is_certain, self.rules[*best].priority);
+                    own < (is_certain, rule.priority)
+                })
+            };
+            if !is_stronger(&best, true) && !N::ENABLED {
                 continue;
             }
             let Some(applied) = self.applies(at, facts) else { continue };
             if N::ENABLED {
                 let why = applied.doubt.clone().map_or_else(
                     || "it matches".to_owned(),
-                    |doubt| format!("it cannot be evaluated, so it applies: {doubt}"),
+                    |doubt| format!("it may match: {doubt}"),
                 );
                 notes.note(what, rule.decision.as_str(), why, Some((at, applied.pattern)));
             }
-            if best.as_ref().is_none_or(|(best, _)| self.rules[*best].priority < rule.priority) {
+            if is_stronger(&best, applied.is_certain) {
                 best = Some((at, applied));
             }
         }
@@ -501,6 +414,9 @@ impl Ruling {
             Self::Denied { at, applied } => {
                 rules.by_rule(Decision::Deny, at, &applied, "a rule denies it")
             }
+            Self::Doubted { at, applied } => {
+                rules.by_rule(Decision::Ask, at, &applied, "a rule may deny it")
+            }
             Self::Needed { at, applied, argument } => {
                 let reason = "a person must supply an argument first";
                 rules.by_rule(Decision::NeedInput(argument), at, &applied, reason)
@@ -537,11 +453,20 @@ impl Rules {
         silent: &'static str,
     ) -> Verdict {
         let rule = &self.rules[at];
-        let verdict = match (&rule.reason, &applied.doubt) {
-            (Some(reason), _) => Verdict::new(decision, reason.clone()),
-            // The details are for people; the model only gets that the rule is uncertain.
-            (None, Some(_)) => Verdict::new(decision, "haft cannot determine what it would do"),
+        // The rule itself is for people. The part that causes the doubt is the model's own text.
+        let doubt = applied.doubt.as_ref().filter(|_| !applied.is_certain);
+        let verdict = match (&rule.reason, doubt) {
+            (Some(reason), None) => Verdict::new(decision, reason.clone()),
             (None, None) => Verdict::new(decision, silent),
+            (reason, Some(doubt)) => {
+                let verb = match rule.decision {
+                    Decision::Deny => "deny it",
+                    _ => "apply to it",
+                };
+                let reason = reason.as_ref().map(|reason| format!(" ({reason})"));
+                let reason = reason.unwrap_or_default();
+                Verdict::new(decision, format!("a rule may {verb}{reason}, because of {doubt}"))
+            }
         };
         verdict.by(self.source(at, applied.pattern))
     }

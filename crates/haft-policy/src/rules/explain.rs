@@ -51,6 +51,7 @@ impl Rules {
         let ruling = self.rule_on(facts, call, &mut notes);
         let deciding = match &ruling {
             Ruling::Denied { at, applied }
+            | Ruling::Doubted { at, applied }
             | Ruling::Needed { at, applied, .. }
             | Ruling::Asked { at, applied }
             | Ruling::Allowed { at, applied, .. } => Some(self.cite(*at, applied.pattern)),
@@ -135,6 +136,10 @@ impl Rules {
             || self.description(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
         match ruling {
             Ruling::Denied { .. } => self.excepted(facts, |d| *d == Decision::Deny),
+            Ruling::Doubted { applied, .. } => {
+                let part = applied.doubt.as_deref().unwrap_or("a part of it is not known");
+                format!("a call without this doubt: {part}")
+            }
             Ruling::Asked { .. } | Ruling::Needed { .. } => {
                 let asks = |d: &Decision| matches!(d, Decision::Ask | Decision::NeedInput(_));
                 let excepted = self.excepted(facts, asks);
@@ -196,6 +201,11 @@ impl Rules {
             .filter(|(_, rule)| of(&rule.decision))
             .filter_map(|(at, rule)| Some((rule, self.applies(at, facts)?)))
             .map(|(rule, applied)| match self.literals(facts, applied.parts) {
+                // Claude Code settings have no exceptions.
+                Some(_) if rule.location.is_json() => format!(
+                    "remove the rule at {}, and write it in `haft.toml` with `except`",
+                    rule.location
+                ),
                 Some(literals) => {
                     let list = literals.join("\", \"");
                     format!("add `except = [\"{list}\"]` to the rule at {}", rule.location)
@@ -253,6 +263,28 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
     }
     risk.dedup();
     risk
+}
+
+impl Part {
+    /// Names it in a reason.
+    pub(super) fn quoted(&self) -> String {
+        match self {
+            // The redactor treats `…` as the end of a text that was cut.
+            Self::Command(command) => {
+                let text = command.to_string().replace('…', "<unknown>");
+                format!("`{}`", shorten(&text))
+            }
+            other => shorten(&other.to_string()),
+        }
+    }
+}
+
+/// Truncates a long text.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text.to_owned(),
+    }
 }
 
 impl fmt::Display for Part {

@@ -181,7 +181,7 @@ impl Index {
         if !self.paths.is_empty() && facts.has_paths() {
             found.extend_from_slice(&self.symlinked(facts, rules));
         }
-        for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
+        for part in facts.parts.iter().chain(facts.named_files().map(|(_, part)| part)) {
             match part {
                 Part::Command(command) => self.find_command(&mut found, command),
                 Part::Unreadable(_) => {

@@ -10,6 +10,7 @@ mod index;
 mod taint_rules;
 mod decide;
 mod model_call;
+mod restricted_reads;
 mod explain;
 mod offer;
 #[cfg(test)]
@@ -215,6 +216,19 @@ impl Rules {
         self.rule_on(&sample.facts(&self.context), None, &mut ()).verdict(self)
     }
 
+    /// Returns whether a rule applies to an example call.
+    pub(super) fn applies_to_sample(&self, at: usize, sample: &Sample) -> bool {
+        self.applies(at, &sample.facts(&self.context)).is_some()
+    }
+
+    /// Returns whether a rule denies an example call, or asks about it.
+    pub(super) fn restricts_sample(&self, sample: &Sample) -> bool {
+        let facts = sample.facts(&self.context);
+        let applies = |at: usize| self.applies(at, &facts).is_some();
+        let restricts = |rule: &Rule| rule.decision != Decision::Allow;
+        self.rules.iter().enumerate().any(|(at, rule)| restricts(rule) && applies(at))
+    }
+
     fn hold_examples(&self) -> Result<(), Error> {
         let mut broken = self.run_examples().into_iter().filter(|tried| !tried.holds);
         let Some(first) = broken.next() else { return Ok(()) };
@@ -235,15 +249,18 @@ impl Rules {
         let allows = rule.decision == Decision::Allow;
         let side = if allows { Side::Allow } else { Side::Restrict };
         let mut applied = Applied::default();
+        let mut certain = Parts::NONE;
+        let mut doubt = None;
         for (number, pattern) in rule.matches.iter().enumerate() {
             let Hits { yes, unknown, why } = pattern.hits(facts, side);
+            certain = certain.or(yes);
             // FAIL CLOSED: `Unknown` is a match for a restricting rule, and none for an allow.
             let hit = if allows { yes } else { yes.or(unknown) };
             if applied.parts.is_empty() && !hit.is_empty() {
                 applied.pattern = number;
             }
-            if !allows && !unknown.is_empty() && applied.doubt.is_none() {
-                applied.doubt = why;
+            if !allows && !unknown.is_empty() && doubt.is_none() {
+                doubt = why;
             }
             applied.parts = applied.parts.or(hit);
         }
@@ -253,10 +270,17 @@ impl Rules {
             if applied.parts.is_empty() {
                 break;
             }
-            let Hits { yes, unknown, .. } = pattern.hits(facts, other);
+            let Hits { yes, unknown, why } = pattern.hits(facts, other);
             let excepted = if allows { yes.or(unknown) } else { yes };
             applied.parts = applied.parts.without(excepted);
+            certain = certain.without(yes.or(unknown));
+            doubt = doubt.or(why);
         }
+        applied.is_certain = allows || !certain.is_empty();
+        applied.doubt = doubt.map(|(at, why)| match facts.parts.get(at) {
+            Some(part) => format!("{}: {why}", part.quoted()),
+            None => why,
+        });
         (!applied.parts.is_empty()).then_some(applied)
     }
 
@@ -271,7 +295,9 @@ struct Applied {
     parts: Parts,
     /// Which of its patterns matched first.
     pattern: usize,
-    /// Why it applies although it cannot be evaluated.
+    /// Whether it certainly matches. A deny that does not is a reason to ask.
+    is_certain: bool,
+    /// The part that it cannot be evaluated for, and why.
     doubt: Option<String>,
 }
 

@@ -219,8 +219,7 @@ impl Facts<'_> {
 
     /// Iterates over its parts, and the files that its commands name.
     fn written(&self) -> impl Iterator<Item = (usize, &Part)> {
-        let mentions = self.mentions.iter().map(|(at, part)| (*at, part));
-        self.parts.iter().enumerate().chain(mentions)
+        self.parts.iter().enumerate().chain(self.named_files())
     }
 
     /// Returns those of them whose protected name a pattern contains: its author intended it.
@@ -277,9 +276,10 @@ fn has_component(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the parts that write files inside the workspace, none of them protected.
+/// Returns the parts that write files inside the workspace, none of them protected: paths, and
+/// commands that only edit what they name.
 pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
-    let mut edits = Parts::NONE;
+    let mut edits = facts.edits_inside(|part| required_names(part).next().is_some());
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
             && required_names(part).next().is_none()

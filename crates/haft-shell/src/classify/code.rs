@@ -138,7 +138,7 @@ fn joined(words: &[Word]) -> Word {
         }
         pieces.extend(word.pieces.iter().cloned());
     }
-    Word { pieces, may_be_option: true }
+    Word { pieces, may_be_option: true, ..Word::default() }
 }
 
 /// Returns whether a command stores its input in variables, or reads it in place of the shell.

@@ -18,11 +18,19 @@ mod fetch;
 mod code;
 mod flow;
 mod read_paths;
+mod read_tables;
+mod harmless;
+mod edits;
 mod known;
 
 use std::fmt;
 
-pub use self::{known::CommandEffect, read_paths::reads};
+pub use self::{
+    edits::{EditedFiles, edits},
+    harmless::{HarmlessReads, harmless_reads},
+    known::CommandEffect,
+    read_paths::reads,
+};
 
 use crate::{
     SimpleCommand, Word, WordPiece,

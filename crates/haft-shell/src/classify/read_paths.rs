@@ -11,79 +11,19 @@
 //! named directories, and what its programs install.
 
 use crate::{
-    Redirect, RedirectKind, SimpleCommand, Word, WordPiece, Wrappers,
-    classify::{Kind, classify, read_only::plain_name},
+    Expanded, Redirect, RedirectKind, SimpleCommand, Word, WordPiece, Wrappers,
+    classify::{
+        Kind, classify,
+        read_only::plain_name,
+        read_tables::{
+            APPENDS_SUFFIX, DEFAULT_TO_CURRENT_DIRECTORY, EXPRESSIONS, FILES, NO_FILE_VALUES,
+            NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
+        },
+    },
     grammar::{Given, tables},
     parser,
     wrappers::{self, Inner},
 };
-
-/// Commands whose operands are not files.
-const NO_FILES: &str = "echo printf : true false pwd sleep exit return break continue shift wait set \
-    shopt read seq expr factor yes basename dirname tr nproc uname arch type which";
-
-/// Commands whose operands are files.
-const FILES: &str = "cat tac rev head tail wc nl fold fmt comm expand unexpand pr tsort ul col colrm \
-    cut paste join column numfmt sort shuf uniq base64 base32 basenc md5sum sha1sum sha224sum \
-    sha256sum sha384sum sha512sum b2sum cksum sum od hexdump hd strings xxd iconv less more stat file \
-    readlink realpath diff cmp diff3 nm objdump readelf size zcat gzcat bzcat xzcat lzcat zstdcat gzip \
-    gunzip bzip2 bunzip2 xz unxz zstd unzstd tar unzip zipinfo ar test [ [[ date jq awk gawk mawk nawk \
-    sed gsed grep egrep fgrep";
-
-/// Commands that default to the current directory.
-const DEFAULT_TO_CURRENT_DIRECTORY: &str = "ls dir vdir eza exa lsd tree du rg fd fdfind";
-
-/// Options that follow symlinks to unnamed directories, or read file names from a file: by command,
-/// letters and long names.
-const UNNAMED_FILE_OPTIONS: [(&str, &str); 14] = [
-    // `-d recurse` walks directories, named or not.
-    ("grep egrep fgrep", "R dereference-recursive d directories"),
-    ("rg", "L follow"),
-    // Relative names start at `--base-directory`.
-    ("fd fdfind", "L follow base-directory"),
-    ("ls dir vdir", "L dereference"),
-    ("du", "L dereference"),
-    ("diff", "r recursive"),
-    ("wc sort", "files0-from"),
-    ("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum", "c check"),
-    ("tail", "f F follow"),
-    ("date", "f file"),
-    // A program in a file may include others, or print the environment.
-    ("jq", "L f from-file"),
-    ("lsd", "L"),
-    ("eza exa", "X"),
-    // It shows the source files named in the debug information.
-    ("objdump", "S source"),
-];
-
-/// Options whose values are not files, even if they look like paths.
-const NO_FILE_VALUES: [(&str, &str); 11] = [
-    ("grep egrep fgrep", "e regexp include exclude exclude-dir label"),
-    ("rg", "e regexp g glob iglob r replace"),
-    ("fd fdfind", "E exclude"),
-    ("sed gsed", "e expression"),
-    ("cut", "d delimiter output-delimiter"),
-    ("sort join", "t field-separator"),
-    ("paste", "d delimiters"),
-    ("column", "s o separator output-separator"),
-    ("comm", "output-delimiter"),
-    ("tac", "s separator"),
-    ("stat", "c format printf"),
-];
-
-/// Options that replace the expression, which otherwise is the first operand.
-const EXPRESSIONS: [(&str, &str); 4] = [
-    ("grep egrep fgrep", "e f regexp file"),
-    ("rg", "e f regexp file files type-list"),
-    ("sed gsed", "e expression"),
-    ("fd fdfind", ""),
-];
-
-/// Commands that append a suffix if the file does not exist, and the suffixes. Versions differ, so
-/// without a listed suffix the whole directory counts.
-const APPENDS_SUFFIX: &str = "unzip zipinfo zcat gzcat bzcat xzcat lzcat zstdcat gzip gunzip bzip2 bunzip2 xz \
-    unxz zstd unzstd";
-const SUFFIXES: [&str; 9] = [".zip", ".gz", ".tgz", ".Z", ".bz2", ".xz", ".lzma", ".zst", ".jar"];
 
 /// Maximum depth of wrappers.
 const MAX_WRAPPERS: usize = 4;
@@ -121,8 +61,7 @@ fn named(text: &str, level: usize) -> Option<Vec<String>> {
         changed_directory: None,
         // Without these characters, an unknown part is a glob.
         only_globs: !text.contains(['$', '`', '~', '{', '(']),
-        // `$?` is a number.
-        has_globs: text.replace("$?", "").contains(['*', '?', '[']),
+        has_globs: has_globs(text),
         level,
     };
     for command in &script.commands {
@@ -130,6 +69,27 @@ fn named(text: &str, level: usize) -> Option<Vec<String>> {
         names.command(command)?;
     }
     names.finish()
+}
+
+/// Returns the files that one read-only command reads, relative to its own directory; for `cd`, the
+/// directory. `text` is the whole text.
+pub(super) fn of_command(command: &SimpleCommand, text: &str) -> Option<Vec<String>> {
+    let mut names = Names {
+        paths: Vec::new(),
+        changed_directory: None,
+        only_globs: false,
+        has_globs: has_globs(text),
+        level: 0,
+    };
+    command.redirects.iter().try_for_each(|redirect| names.redirect(redirect))?;
+    names.command(command)?;
+    names.paths.extend(names.changed_directory);
+    Some(names.paths)
+}
+
+fn has_globs(text: &str) -> bool {
+    // `$?` is a number.
+    text.replace("$?", "").contains(['*', '?', '['])
 }
 
 /// The names found so far.
@@ -212,7 +172,30 @@ impl Names {
             Some("" | "-" | "/dev/null" | "/dev/stdin") => Some(()),
             Some(text) => self.text(text),
             None if self.only_globs => self.pattern(word),
-            None => None,
+            None => word.expands_to.as_ref()?.iter().try_for_each(|glob| self.directory(glob)),
+        }
+    }
+
+    /// A glob, or the variable of a loop over one: adds its directory.
+    fn directory(&mut self, glob: &Expanded) -> Option<()> {
+        if glob.is_in_home || glob.is_split || glob.glob.starts_with('-') {
+            return None;
+        }
+        if let Some(name) = glob.literal() {
+            return self.text(&name);
+        }
+        let steps: Vec<&str> = glob.glob.split('/').collect();
+        // `.*` may match `..`, and `..` after a glob starts at an unknown directory.
+        let climbs = |step: &&str| *step == ".." || step.starts_with('.') && *step != ".";
+        if steps.iter().any(climbs) {
+            return None;
+        }
+        let has_glob = |step: &&str| step.contains(['*', '?', '[', '\\']);
+        let fixed: Vec<&str> = steps.iter().copied().take_while(|s| !has_glob(s)).collect();
+        match &*fixed {
+            [] => self.text("."),
+            [""] => self.text("/"),
+            fixed => self.text(&fixed.join("/")),
         }
     }
 
@@ -313,7 +296,11 @@ impl Names {
         if expression && let Some(word) = given.operands.first() {
             self.expression(word)?;
         }
-        let files = given.operands.get(usize::from(expression)..).unwrap_or_default();
+        // `jq .` prints all, and `..` everything below: neither is a directory.
+        let is_filter = |word: &&Word| matches!(word.literal(), Some("." | ".."));
+        let filter = name == "jq" && given.operands.first().is_some_and(is_filter);
+        let skipped = usize::from(expression || filter);
+        let files = given.operands.get(skipped..).unwrap_or_default();
         files.iter().try_for_each(|word| self.path(word))?;
         Some(!files.is_empty())
     }

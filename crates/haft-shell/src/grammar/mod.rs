@@ -12,7 +12,7 @@ mod special;
 mod sed;
 mod awk;
 
-pub(crate) use self::special::is_script_variable;
+pub(crate) use self::{sed::only_changes_text, special::is_script_variable};
 use crate::{SimpleCommand, Word, WordPiece};
 
 /// Result of a check: read-only, or why not.

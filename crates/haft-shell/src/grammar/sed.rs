@@ -19,6 +19,11 @@ pub(crate) fn check(given: &Given<'_>) -> Checked {
     }
 }
 
+/// Returns whether a script only prints and changes text: it runs nothing and writes no other file.
+pub(crate) fn only_changes_text(text: &str) -> bool {
+    script(text).is_ok()
+}
+
 /// A position in a script.
 struct Script {
     text: Vec<char>,

@@ -1,6 +1,12 @@
 //! Parses compound commands: subshells, groups, conditions, loops, `case`, functions.
 
-use super::{expand::Until, reader::Reader, refuse, simple::RESERVED};
+use super::{
+    expand::Until,
+    globs,
+    reader::{LoopVariable, Reader},
+    refuse,
+    simple::RESERVED,
+};
 use crate::{ShellParseError, SimpleCommand};
 
 impl Reader<'_> {
@@ -114,6 +120,7 @@ impl Reader<'_> {
     }
 
     fn for_loop(&mut self) -> Result<(), ShellParseError> {
+        let mut variable = None;
         self.blanks()?;
         if (self.peek(), self.ahead(1)) == (Some('('), Some('(')) {
             self.at += 2;
@@ -127,10 +134,11 @@ impl Reader<'_> {
                 return refuse("a loop has no variable");
             };
             self.at += name.len();
-            self.found.notes.names.push(name);
+            self.found.notes.names.push(name.clone());
             self.blank_lines()?;
             if self.plain().as_deref() == Some("in") {
                 self.at += 2;
+                let mut values = Some(Vec::new());
                 loop {
                     self.blanks()?;
                     if matches!(self.peek(), Some(';' | '\n' | '#')) {
@@ -138,8 +146,18 @@ impl Reader<'_> {
                     }
                     let Some(word) = self.word()? else { return self.unexpected() };
                     self.found.sets |= !is_number(word.literal());
-                    self.found.notes.values |= word.has_unknown();
+                    match globs::values(&word) {
+                        Some(more) => {
+                            self.found.notes.file_names |= word.has_unknown();
+                            values.iter_mut().for_each(|all| all.extend(more.iter().cloned()));
+                        }
+                        None => {
+                            self.found.notes.values |= word.has_unknown();
+                            values = None;
+                        }
+                    }
                 }
+                variable = Some(LoopVariable { name, values, is_open: true });
             } else {
                 self.found.sets = true;
             }
@@ -148,7 +166,13 @@ impl Reader<'_> {
             }
         }
         self.blank_lines()?;
-        self.loop_body()
+        let at = self.found.loops.len();
+        self.found.loops.extend(variable);
+        self.loop_body()?;
+        if let Some(ended) = self.found.loops.get_mut(at) {
+            ended.is_open = false;
+        }
+        Ok(())
     }
 
     fn case_command(&mut self) -> Result<(), ShellParseError> {

@@ -1,7 +1,7 @@
 //! Parses expansions after `$` or a backtick. The value is unknown; the commands inside are parsed.
 
 use super::{
-    reader::Reader,
+    reader::{LoopVariable, Reader},
     refuse,
     word::{Elem, Expansion, Quote},
 };
@@ -32,6 +32,15 @@ impl Reader<'_> {
             (Quote::Nothing, _) | (_, Some('@' | '{')) => Expansion::Loose,
             (Quote::Double | Quote::Here, _) => Expansion::Tied,
         };
+        if let Some(of) = self.loop_variable() {
+            let is_quoted = quote != Quote::Nothing;
+            let is_known =
+                is_quoted && self.found.loops.get(of).is_some_and(|l| l.values.is_some());
+            self.found.notes.file_names |= is_known;
+            self.found.notes.values |= !is_known;
+            elems.push(Elem::Variable { of, is_quoted, becomes });
+            return Ok(());
+        }
         self.found.notes.values |= match self.peek() {
             // Output inside quotes is not split into words.
             Some('(') if self.ahead(1) != Some('(') => quote == Quote::Nothing,
@@ -82,6 +91,26 @@ impl Reader<'_> {
         }
         elems.push(Elem::Unknown(becomes));
         Ok(())
+    }
+
+    /// Consumes `name` or `{name}`, if that is the variable of a loop around it, and returns the
+    /// number of the loop.
+    fn loop_variable(&mut self) -> Option<usize> {
+        let braced = self.peek() == Some('{');
+        let from = usize::from(braced);
+        let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        let name: String = (from..).map_while(|n| self.ahead(n)).take_while(is_part).collect();
+        let end = from + name.len();
+        let ends = match self.ahead(end) {
+            Some('}') => true,
+            // Some shells parse `$a[…]` as a subscript.
+            Some('[') => false,
+            _ => !braced,
+        };
+        let is_own = |own: &LoopVariable| own.is_open && own.name == name;
+        let of = self.found.loops.iter().rposition(is_own).filter(|_| ends)?;
+        self.at += end + from;
+        Some(of)
     }
 
     /// Parses a backtick substitution, up to the closing backtick.

@@ -1,6 +1,7 @@
 //! Checks the whole script: whether one command changes the meaning of another.
 
 use super::{
+    globs,
     reader::{Found, Notes},
     refuse,
 };
@@ -44,7 +45,8 @@ const EVALUATING_BUILTINS: [&str; 16] = [
 
 /// Checks the parsed commands and returns the script.
 pub(crate) fn finish(found: Found) -> Result<(Script, Notes), ShellParseError> {
-    let Found { mut commands, mut notes, mut evaluates, mut sets, .. } = found;
+    let Found { mut commands, mut notes, mut evaluates, mut sets, loops, .. } = found;
+    globs::check(&mut commands, &loops, &mut notes);
     let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
     // An unknown command word may set something too, but nothing that it needs itself.
@@ -100,7 +102,7 @@ pub(crate) fn has_hidden_command(word: &Word) -> bool {
 }
 
 /// Returns the words of a command after `builtin` and `command`.
-fn after_builtin(command: &SimpleCommand) -> &[Word] {
+pub(super) fn after_builtin(command: &SimpleCommand) -> &[Word] {
     let mut words = &*command.words;
     while let [first, rest @ ..] = words {
         if !matches!(first.literal(), Some("builtin" | "command" | "-p" | "--")) {
@@ -135,7 +137,7 @@ fn redefines(words: &[Word]) -> bool {
 }
 
 /// Returns whether an option makes a command set a variable: `printf -v x`, `set -- x`.
-fn sets_by_option(words: &[Word]) -> bool {
+pub(super) fn sets_by_option(words: &[Word]) -> bool {
     let [first, rest @ ..] = words else { return false };
     match first.literal() {
         Some("printf") => {

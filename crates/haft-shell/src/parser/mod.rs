@@ -9,6 +9,7 @@ mod reader;
 mod compound;
 mod simple;
 mod word;
+mod globs;
 mod expand;
 mod test;
 mod finish;

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::{MAX_COMMANDS, MAX_DEPTH, refuse};
-use crate::{ShellParseError, SimpleCommand, Word};
+use crate::{Expanded, ShellParseError, SimpleCommand, Word};
 
 /// What was found so far, in the text and all nested texts.
 #[derive(Debug, Default)]
@@ -21,7 +21,19 @@ pub(crate) struct Found {
     /// Number of default words, as in `${x:-word}`.
     pub(crate) default_words: usize,
     pub(crate) notes: Notes,
+    /// Every loop over words, in the order in which they start.
+    pub(crate) loops: Vec<LoopVariable>,
     depth: usize,
+}
+
+/// The variable of a `for` loop.
+#[derive(Debug)]
+pub(crate) struct LoopVariable {
+    pub(crate) name: String,
+    /// What it iterates over, if that depends on the names of files alone.
+    pub(crate) values: Option<Vec<Expanded>>,
+    /// Whether the body of the loop is being parsed.
+    pub(crate) is_open: bool,
 }
 
 /// Facts that the command list does not show and stricter checks need.
@@ -38,6 +50,11 @@ pub(crate) struct Notes {
     /// The value of a variable is used, the output of a command is split into words, or a loop
     /// iterates over names that are not written.
     pub(crate) values: bool,
+    /// The same, but the values are names of files in a directory below: the variable of a loop
+    /// over a glob.
+    pub(crate) file_names: bool,
+    /// Commands whose words or redirections use such values.
+    pub(crate) value_users: Vec<usize>,
     /// The output of the commands in one range is the input of those in the other.
     pub(crate) pipes: Vec<(Range<usize>, Range<usize>)>,
     /// Commands inside the words, redirections or assignments of another one.
@@ -329,8 +346,13 @@ impl<'f> Reader<'f> {
         self.at += 1;
         for pending in std::mem::take(&mut self.pending) {
             let before = self.found.commands.len();
+            let values_before = std::mem::take(&mut self.found.notes.values);
             let word = self.here_document(&pending)?;
             let (command, redirect) = pending.slot;
+            if self.found.notes.values {
+                self.found.notes.value_users.push(command);
+            }
+            self.found.notes.values |= values_before;
             self.record_nested(command, before);
             let command = self.found.commands.get_mut(command);
             if let Some(redirect) = command.and_then(|c| c.redirects.get_mut(redirect)) {

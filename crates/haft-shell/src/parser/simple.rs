@@ -20,6 +20,7 @@ impl Reader<'_> {
     pub(crate) fn simple(&mut self) -> Result<(), ShellParseError> {
         let slot = self.reserve()?;
         let mut command = SimpleCommand::default();
+        let values_before = std::mem::take(&mut self.found.notes.values);
         loop {
             self.blanks()?;
             if self.at_redirect()? {
@@ -51,7 +52,7 @@ impl Reader<'_> {
                     command.assignments.push(assignment);
                 }
                 None => {
-                    let word = to_word(&elems);
+                    let word = to_word(&elems, &self.found.loops);
                     self.found.notes.masked |= first && !self.is_written(start, &word);
                     if first && self.found.commands.len() > before {
                         self.found.notes.made.push(slot);
@@ -69,6 +70,10 @@ impl Reader<'_> {
         if command.is_empty() {
             return self.unexpected();
         }
+        if self.found.notes.values {
+            self.found.notes.value_users.push(slot);
+        }
+        self.found.notes.values |= values_before;
         self.place(slot, command);
         self.record_nested(slot, slot + 1);
         Ok(())
@@ -290,6 +295,6 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, ShellParseError> {
     if elems.get(at).and_then(plain) != Some('=') {
         return Ok(None);
     }
-    let value = to_word(elems.get(at + 1..).unwrap_or_default());
+    let value = to_word(elems.get(at + 1..).unwrap_or_default(), &[]);
     Ok(Some(Assignment { name, value }))
 }

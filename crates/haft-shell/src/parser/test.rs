@@ -121,7 +121,7 @@ impl Reader<'_> {
         if open > 0 {
             return refuse("an expression is not supported");
         }
-        Ok(Some(to_word(&elems)).filter(|_| !elems.is_empty()))
+        Ok(Some(to_word(&elems, &self.found.loops)).filter(|_| !elems.is_empty()))
     }
 
     /// Records that a word is evaluated like an expression.

@@ -1,6 +1,10 @@
 //! Parses words: removes quotes and marks expansions as unknown.
 
-use super::{reader::Reader, refuse};
+use super::{
+    globs,
+    reader::{LoopVariable, Reader},
+    refuse,
+};
 use crate::{ShellParseError, Word, WordPiece};
 
 /// A character of a word and whether it was quoted, or an unknown part.
@@ -8,6 +12,26 @@ use crate::{ShellParseError, Word, WordPiece};
 pub(crate) enum Elem {
     Char(char, bool),
     Unknown(Expansion),
+    /// The variable of a loop around it, by its number.
+    Variable {
+        of: usize,
+        is_quoted: bool,
+        becomes: Expansion,
+    },
+}
+
+impl Elem {
+    fn is_char(&self) -> bool {
+        matches!(self, Self::Char(..))
+    }
+
+    /// Returns what it expands to, if it is not a character.
+    fn expansion(&self) -> Option<Expansion> {
+        match self {
+            Self::Char(..) => None,
+            Self::Unknown(becomes) | Self::Variable { becomes, .. } => Some(*becomes),
+        }
+    }
 }
 
 /// What an unknown part expands to.
@@ -37,7 +61,7 @@ impl Reader<'_> {
             return Ok(None); // a comment
         }
         let elems = self.elems(false)?;
-        Ok((self.at > here).then(|| to_word(&elems)))
+        Ok((self.at > here).then(|| to_word(&elems, &self.found.loops)))
     }
 
     /// Parses the characters of a word. Where an assignment is allowed, an array is too.
@@ -122,7 +146,7 @@ impl Reader<'_> {
         while let Some(c) = self.next() {
             self.quoted(c, Quote::Here, &mut elems)?;
         }
-        Ok(to_word(&elems))
+        Ok(to_word(&elems, &self.found.loops))
     }
 
     fn quoted(
@@ -197,7 +221,8 @@ fn ends_in_assignment(elems: &[Elem]) -> bool {
 
 /// Converts the characters of a word to pieces. What a shell would expand is unknown, and so is
 /// everything that could be part of it.
-pub(crate) fn to_word(elems: &[Elem]) -> Word {
+pub(crate) fn to_word(elems: &[Elem], loops: &[LoopVariable]) -> Word {
+    let expands_to = globs::expansions(elems, loops);
     let mut elems = elems.to_vec();
     let plain = |e: Option<&Elem>| match e {
         Some(Elem::Char(c, false)) => Some(*c),
@@ -217,7 +242,7 @@ pub(crate) fn to_word(elems: &[Elem]) -> Word {
     // A bracket glob: `[ab]`. An unknown part may contain its end.
     if let Some(open) = first(&elems, '[') {
         let rest = elems.get(open..).unwrap_or_default();
-        if rest.iter().any(|e| matches!(e, Elem::Unknown(_))) {
+        if rest.iter().any(|e| !e.is_char()) {
             let all = elems.len();
             hide(&mut elems, open, all, Expansion::Tied);
         } else if let Some(close) = last(&elems, ']').filter(|close| *close > open) {
@@ -243,13 +268,13 @@ pub(crate) fn to_word(elems: &[Elem]) -> Word {
         }
         at += 1;
     }
-    let mut word = Word { may_be_option: may_be_option(&elems), ..Word::default() };
+    let mut word = Word { may_be_option: may_be_option(&elems), expands_to, ..Word::default() };
     for elem in elems {
         match (elem, word.pieces.last_mut()) {
             (Elem::Char(c, _), Some(WordPiece::Text(text))) => text.push(c),
             (Elem::Char(c, _), _) => word.pieces.push(WordPiece::Text(c.to_string())),
-            (Elem::Unknown(_), Some(WordPiece::Unknown)) => {}
-            (Elem::Unknown(_), _) => word.pieces.push(WordPiece::Unknown),
+            (_, Some(WordPiece::Unknown)) => {}
+            (_, _) => word.pieces.push(WordPiece::Unknown),
         }
     }
     word
@@ -257,7 +282,7 @@ pub(crate) fn to_word(elems: &[Elem]) -> Word {
 
 /// Returns whether a word may be an option, or expand to several words one of which is.
 fn may_be_option(elems: &[Elem]) -> bool {
-    let is_loose = |e: &Elem| *e == Elem::Unknown(Expansion::Loose);
+    let is_loose = |e: &Elem| e.expansion() == Some(Expansion::Loose);
     match elems {
         [Elem::Unknown(Expansion::File)] | [] => false,
         [Elem::Char(first, _), ..] if *first != '-' => elems.iter().any(is_loose),
@@ -268,9 +293,6 @@ fn may_be_option(elems: &[Elem]) -> bool {
 /// Replaces what a shell would expand by an unknown part. A loose part stays loose.
 fn hide(elems: &mut Vec<Elem>, from: usize, to: usize, becomes: Expansion) {
     let hidden = elems.get(from..to).unwrap_or_default().iter();
-    let becomes = hidden.fold(becomes, |all, elem| match elem {
-        Elem::Unknown(own) => all.max(*own),
-        Elem::Char(..) => all,
-    });
+    let becomes = hidden.filter_map(Elem::expansion).fold(becomes, Expansion::max);
     elems.splice(from..to, [Elem::Unknown(becomes)]);
 }

@@ -133,6 +133,7 @@ fn unnamed(command: &SimpleCommand, first: &Word) -> Vec<UnwrappedCommand> {
             None => Word {
                 pieces: vec![WordPiece::Unknown, WordPiece::Text(tail.clone())],
                 may_be_option: true,
+                expands_to: None,
             },
         },
         _ => Word::unknown(),
@@ -176,11 +177,12 @@ fn started(inner: Inner, outer: &UnwrappedCommand) -> Vec<UnwrappedCommand> {
                 text.push_str(word);
             }
             match crate::parse(&text) {
-                Ok(script) => script
-                    .commands
-                    .into_iter()
-                    .map(|command| UnwrappedCommand::new(command, None))
-                    .collect(),
+                Ok(mut script) => {
+                    // The outer command may change the home directory and what globs match.
+                    script.commands.iter_mut().for_each(SimpleCommand::forget_expansions);
+                    let commands = script.commands.into_iter();
+                    commands.map(|command| UnwrappedCommand::new(command, None)).collect()
+                }
                 Err(_) => vec![UnwrappedCommand { is_unread: true, ..opaque() }],
             }
         }
@@ -227,5 +229,5 @@ pub(crate) fn replaced(word: &Word, text: &str) -> Word {
         }
     }
     pieces.dedup_by(|a, b| *a == WordPiece::Unknown && *b == WordPiece::Unknown);
-    Word { pieces, may_be_option: true }
+    Word { pieces, may_be_option: true, ..Word::default() }
 }

@@ -25,4 +25,5 @@ mod server;
 mod regressions;
 mod hostile_calls;
 mod skills;
+mod everyday;
 mod examples;

@@ -241,9 +241,9 @@ fn rules_allow_ask_deny_and_say_why() {
       Next: continue without it, or report to the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
     shell({"command":"$TOOL x"})
-      denied: nothing is deleted here, and secrets stay where they are
+      denied: this call needs approval (a rule may deny it (nothing is deleted here, and secrets stay where they are), because of `<unknown> x`: a part of the command is known only when it runs), and no approver is configured
       Next: continue without it, or report to the user what you would have done
-      (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
+      (because ask: a rule may deny it (nothing is deleted here, and secrets stay where they are), because of `<unknown> x`: a part of the command is known only when it runs (haft.toml:15 deny "Bash(rm *)"))
     read_file({"path":"src/../.env"})
       denied: nothing is deleted here, and secrets stay where they are
       Next: continue without it, or report to the user what you would have done
