@@ -60,7 +60,7 @@ mcp-conformance:
 mcp-peers:
     scripts/mcp-peers
 
-# What the gateway adds to a call, beside other proxies. `just bench-mcp --write`.
+# What the gateway adds to a call, next to other proxies. `just bench-mcp --write`.
 bench-mcp *args:
     scripts/bench-mcp {{ args }}
 

@@ -355,14 +355,7 @@ impl Sandbox {
             last: None,
             refused: Vec::new(),
         };
-        let mut head = Vec::with_capacity(16 + text.len());
-        head.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        let input_length = match input {
-            Input::Bytes(bytes) => bytes.len() as u64,
-            Input::Pipe(_) => PIPED_INPUT,
-        };
-        head.extend_from_slice(&input_length.to_le_bytes());
-        head.extend_from_slice(&text);
+        let head = head(&text, input);
         let exchange = async {
             // A helper that refuses does not read everything. Its report says why, so the write
             // error is ignored.
@@ -409,6 +402,16 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// The orders with their length and that of the input before them.
+fn head(orders: &[u8], input: Input<'_>) -> Vec<u8> {
+    let input_length = match input {
+        Input::Bytes(bytes) => bytes.len() as u64,
+        Input::Pipe(_) => PIPED_INPUT,
+    };
+    let lengths = [orders.len() as u64, input_length].map(u64::to_le_bytes);
+    [lengths.as_flattened(), orders].concat()
 }
 
 /// Sends one byte with a file descriptor.

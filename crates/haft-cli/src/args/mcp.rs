@@ -132,7 +132,7 @@ The exit code is 0 if nothing has changed, and 2 if something has.")]
 }
 
 impl Mcp {
-    /// The workspace whose servers are meant.
+    /// The workspace whose servers are used.
     pub(crate) fn location(&self) -> WorkspaceArgs {
         match self {
             Self::Wrap(args) => args.place.clone(),

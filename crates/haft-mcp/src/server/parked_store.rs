@@ -23,7 +23,7 @@ pub trait ParkedCallStore: Send + Sync + 'static {
     /// Keeps a call until a time. The id has letters and digits.
     ///
     /// # Errors
-    /// Fails if it cannot be kept. The client is told that the call cannot wait.
+    /// Fails if it cannot be kept. The client gets an error then.
     fn put(&self, id: &str, call: &str, until: SystemTime) -> Result<(), BoxError>;
 
     /// Takes a call, so that no other caller gets it; `None` if it is not there.
