@@ -31,7 +31,7 @@ fn every_call_writes_one_line() {
     );
     assert_eq!(read["arguments_sha256"].as_str().map(str::len), Some(64));
     assert!(!read.to_string().contains("a.txt"), "arguments are not in the file: {read}");
-    assert_eq!((&refused["decision"], &refused["outcome"]), (&"ask".into(), &"denied".into()));
+    assert_eq!((&refused["decision"], &refused["outcome"]), (&"deny".into(), &"denied".into()));
     assert_eq!((&written["outcome"], &written["approved_by"]), (&"ok".into(), &"--yes".into()));
     for key in ["time_unix_ms", "run", "duration_ms", "decided_by", "hosts"] {
         assert!(!read[key].is_null(), "{key}: {read}");

@@ -207,7 +207,7 @@ impl Facts<'_> {
     ) {
         let globs = word.expands_to.as_deref().unwrap_or_default();
         if globs.iter().all(|glob| self.add_glob(at, operation, glob, directories).is_some()) {
-            // A glob that starts like a denied name may be meant for it, also before it exists.
+            // A glob that starts like a denied name may match it later, if it does not exist yet.
             for glob in globs.iter().filter(|glob| !glob.is_in_home) {
                 let start = glob.glob.split(['*', '?', '[', '\\']).next().unwrap_or_default();
                 if glob.literal().is_none() && !start.is_empty() && !start.ends_with('/') {
