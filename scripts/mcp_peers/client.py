@@ -59,7 +59,7 @@ async def main():
         assert "beans" in text(await call("files__read_text_file", {"path": f"{PROJECT}/notes/today.txt"}))
         assert "Paris" in text(await call("time__get_current_time", {"timezone": "Europe/Paris"}))
         image = await call("everything__get-tiny-image", {})
-        assert any(block.type == "image" for block in image.content)
+        assert any(block.type == "image" for block in image.content), text(image)
         structured = await call("everything__get-structured-content", {"location": "New York"})
         assert structured.structured_content
 
