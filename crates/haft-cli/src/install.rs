@@ -53,14 +53,6 @@ fn format_of(file: &Path) -> ClientFormat {
     }
 }
 
-/// A name that rules can use.
-pub(crate) fn server_name(name: &str) -> String {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let safe: String = name.chars().map(|c| if is_safe(c) { c } else { '-' }).take(40).collect();
-    let safe = safe.trim_matches('-');
-    if safe.is_empty() { "server".to_owned() } else { safe.to_owned() }
-}
-
 fn this_program() -> Result<String, Problem> {
     let path = std::env::current_exe()
         .map_err(|e| Problem::new(format!("the path of this program is unknown: {e}")))?;
@@ -189,19 +181,4 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
     });
     style::print_page(page)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_servers_are_safe_in_rules() {
-        for (name, safe) in
-            [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
-        {
-            assert_eq!(server_name(name), safe);
-            assert!(haft_mcp::client::is_server_name(&server_name(name)), "{name}");
-        }
-    }
 }

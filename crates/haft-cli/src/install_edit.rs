@@ -71,8 +71,16 @@ fn added_words(
     {
         return Err("it is behind haft already");
     }
-    let name = super::install::server_name(name);
+    let name = server_name(name);
     Ok(["mcp", "wrap", "--name", &name, "--", command].map(str::to_owned).to_vec())
+}
+
+/// A name that rules can use.
+pub(crate) fn server_name(name: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let safe: String = name.chars().map(|c| if is_safe(c) { c } else { '-' }).take(40).collect();
+    let safe = safe.trim_matches('-');
+    if safe.is_empty() { "server".to_owned() } else { safe.to_owned() }
 }
 
 fn change(server: &str, program: &str, added: &[String], args: &[String]) -> Change {

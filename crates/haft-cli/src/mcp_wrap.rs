@@ -11,7 +11,7 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, audit, error::Problem, host_env::HostEnv, install, mcp_servers, result, serve, session,
+    args, audit, error::Problem, host_env::HostEnv, install_edit, mcp_servers, result, serve, session,
     setup::Setup, waiting_calls::WaitingCalls,
 };
 
@@ -52,7 +52,7 @@ fn server(
     let (program, rest) =
         args.command.split_first().ok_or_else(|| Problem::new("the command is empty"))?;
     let stem = Path::new(program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let name = install::server_name(args.name.as_deref().unwrap_or(stem));
+    let name = install_edit::server_name(args.name.as_deref().unwrap_or(stem));
     let mut command = StdioCommand::new(program).args(rest.iter().cloned());
     command.environment.extend(host.variables.clone());
     let changes = Changes::default();

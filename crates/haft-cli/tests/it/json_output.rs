@@ -117,6 +117,10 @@ const CASES: &[(&str, i32, Data)] = &[
     ("dispatch response.json --stream", 1, Error),
     ("dispatch response.json --stream --dialect anthropic", 1, Error),
     ("dispatch response.json --workspace nowhere", 1, Error),
+    // The audit file.
+    ("audit tail --file agent.jsonl", 0, Lines),
+    ("audit tail --file nowhere", 1, Error),
+    ("audit tail", 1, Error),
     // Stored results.
     ("result list", 0, One),
     ("result list --artifacts nowhere", 0, One),
