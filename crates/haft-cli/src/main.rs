@@ -82,6 +82,7 @@ mod colour;
 mod completions;
 mod escape;
 mod error;
+mod yes_approver;
 
 use std::{path::PathBuf, process::ExitCode};
 
