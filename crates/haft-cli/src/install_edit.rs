@@ -272,4 +272,14 @@ mod tests {
             assert!(wrap_servers(text, format, HAFT).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn names_of_servers_are_safe_in_rules() {
+        for (name, safe) in
+            [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
+        {
+            assert_eq!(server_name(name), safe);
+            assert!(haft_mcp::client::is_server_name(&server_name(name)), "{name}");
+        }
+    }
 }

@@ -11,8 +11,8 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, audit, error::Problem, host_env::HostEnv, install_edit, mcp_servers, result, serve, session,
-    setup::Setup, waiting_calls::WaitingCalls,
+    args, audit, error::Problem, host_env::HostEnv, install_edit, mcp_servers, result, serve,
+    session, setup::Setup, waiting_calls::WaitingCalls,
 };
 
 pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
