@@ -49,7 +49,6 @@ struct AuditJournal {
 }
 
 impl AuditJournal {
-    #[expect(clippy::disallowed_methods, reason = "a person configured this file")]
     fn open(path: &Path) -> Result<Self, Problem> {
         let cannot = |e: std::io::Error| {
             Problem::new(format!("cannot write the audit file `{}`: {e}", path.display()))
@@ -187,7 +186,6 @@ pub(crate) fn run(args: &args::Audit, host: &HostEnv) -> Result<ExitCode, Proble
 const MAX_TAIL_BYTES: u64 = 8 << 20;
 
 /// Returns the last lines of a file.
-#[expect(clippy::disallowed_methods, reason = "a person named this file")]
 fn last_lines(path: &Path, count: usize) -> Result<Vec<String>, Problem> {
     let cannot = |e: std::io::Error| {
         Problem::new(format!("cannot read the audit file `{}`: {e}", path.display()))

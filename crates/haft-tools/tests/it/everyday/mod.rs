@@ -3,6 +3,8 @@
 //!
 //! The sandbox answers no question here: confinement is off, so that the result is the same on
 //! every machine.
+
+#![expect(clippy::disallowed_methods, reason = "it makes the files of a project")]
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -157,10 +159,13 @@ async fn at_most_ten_of_a_hundred_everyday_commands_need_approval() {
     }
 }
 
+/// A tool of Claude Code, the tool of haft, and its arguments for one text.
+type Equivalent = (&'static str, &'static str, fn(&str) -> Value);
+
 /// The tool of haft for a tool of Claude Code, and its arguments.
 fn equivalent(case: &Value) -> (&'static str, Value) {
     let given = |name: &str| case.get(name).and_then(Value::as_str);
-    let known: [(&str, &str, fn(&str) -> Value); 6] = [
+    let known: [Equivalent; 6] = [
         ("Bash", "shell", |text| json!({"command": text})),
         ("Read", "read_file", |text| json!({"file_path": text})),
         ("Write", "write_file", |text| json!({"file_path": text, "content": "x"})),
@@ -168,9 +173,8 @@ fn equivalent(case: &Value) -> (&'static str, Value) {
         ("Grep", "search_files", |text| json!({"pattern": text})),
         ("Glob", "list_files", |text| json!({"pattern": text})),
     ];
-    let find = |(name, own, arguments): &(&str, &'static str, fn(&str) -> Value)| {
-        given(name).map(|text| (*own, arguments(text)))
-    };
+    let find =
+        |(name, own, arguments): &Equivalent| given(name).map(|text| (*own, arguments(text)));
     known.iter().find_map(find).unwrap_or_else(|| panic!("{case}"))
 }
 
