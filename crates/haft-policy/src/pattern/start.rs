@@ -2,7 +2,7 @@
 
 use haft_shell::{SimpleCommand, Word, Wrappers};
 
-/// The two words that a command starts with, as far as they are known.
+/// The first two shell words of a command, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start<'c> {
     /// Nothing is known, or there is no word.
