@@ -10,6 +10,10 @@
 //!       > post hooks > sanitize > truncate > outcome
 //! ```
 //!
+//! The phases are inlined into `advance`, so that the code of a call that does not wait is in one
+//! piece. A function that ends in `_later` is the same phase, entered after a wait: it is not
+//! inlined, so that the piece stays small (docs/design/speed.md).
+//!
 //! INVARIANT: every machine ends in exactly one `ToolResult` and exactly one terminal event.
 //! INVARIANT: a body is requested only with an `AuthorizedCall` and a journaled intent.
 
