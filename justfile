@@ -88,6 +88,10 @@ bench-builtin *args:
 soak *args:
     cargo run --release --package haft-benches --bin soak -- {{ args }}
 
+# Lines, crates and times of builds: `just build-cost` counts, `just build-cost all` measures everything in about an hour.
+build-cost *args:
+    scripts/build-cost {{ args }}
+
 # Run fuzz targets: `just fuzz` runs each for a minute, `just fuzz 600 streams` one for ten minutes.
 fuzz *args:
     scripts/fuzz {{ args }}

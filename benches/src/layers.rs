@@ -36,6 +36,7 @@ impl Tool for WithSpec {
 
     const CHECKS: bool = <AddTool as Tool>::CHECKS;
     const GUARDS: bool = <AddTool as Tool>::GUARDS;
+    const PROFILES: bool = <AddTool as Tool>::PROFILES;
 
     fn spec(&self) -> ToolSpec {
         (self.0)(AddTool.spec())

@@ -120,6 +120,29 @@ async def measure(url, tool, concurrency, calls, sample):
     }
 
 
+async def idle_session_kib(url, pid, count=500):
+    """The memory that a session takes which is opened and left."""
+    session = Session(url)
+    await session.open()
+    info = {"name": "bench", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+
+    async def leave(sessions):
+        for _ in range(sessions):
+            session.session = None
+            await session.request("initialize", params)
+
+    await leave(100)
+    before = resident_kib(pid)
+    await leave(count)
+    return (resident_kib(pid) - before) / count
+
+
+def resident_kib(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
 def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
@@ -154,6 +177,10 @@ def main():
                 one = asyncio.run(measure(url, tool, concurrency, calls, sample))
                 rounds.setdefault((name, concurrency), []).append(one)
     report(rounds, {name: options for name, _, options in targets})
+    for name, url, options in targets:
+        if name == "haft":
+            kib = asyncio.run(idle_session_kib(url, options["pid"]))
+            print(f"- {kib:.0f} KiB of memory for each idle session; there are at most 1 000")
 
 
 def report(rounds, options):

@@ -12,6 +12,7 @@ mod denied_paths;
 mod files;
 mod launch;
 mod names;
+mod network;
 mod open;
 
 use std::time::{Duration, Instant};
@@ -98,6 +99,9 @@ fn main() -> Result<(), String> {
     }
     if wants("names") {
         groups.extend(names::groups()?);
+    }
+    if wants("network") {
+        groups.extend(network::groups()?);
     }
     if wants("open") {
         groups.extend(open::groups()?);

@@ -3,6 +3,8 @@
 //! `scripts/instructions` runs it under valgrind with two numbers of calls; the difference is the
 //! cost of the calls, without the start of the program.
 
+mod everything;
+
 use std::{collections::HashMap, hint::black_box, pin::Pin, process::ExitCode};
 
 use haft::{
@@ -110,6 +112,12 @@ fn main() -> ExitCode {
                 }));
                 for _ in 0..calls {
                     turn(&run).await;
+                }
+            }
+            "everything" => {
+                let run = everything::run();
+                for number in 0..calls {
+                    everything::turn(&run, u64::from(number)).await;
                 }
             }
             "unjournaled" => {

@@ -120,7 +120,7 @@ pub(crate) async fn drive(
             Display::Json if is_closed => {}
             Display::Json => {
                 let line = serde_json::to_string(&event).unwrap_or_default();
-                if style::print(format_args!("{line}\n")).is_err() {
+                if style::print_or_stop(format_args!("{line}\n")).is_err() {
                     // The reader has closed the pipe: there is no use in going on.
                     is_closed = true;
                     handle.cancel();

@@ -31,7 +31,7 @@ use crate::{
     result,
     run_store::{RunLock, WorkspaceRuns},
     session,
-    setup::Setup,
+    setup::{self, Setup},
     sub_agents::SubAgentSetup,
 };
 
@@ -76,7 +76,11 @@ pub(crate) struct Recording {
 }
 
 impl AgentSetup {
-    pub(crate) fn open(args: &AgentArgs, setup: Setup, host: &HostEnv) -> Result<Self, Problem> {
+    pub(crate) fn open(
+        args: &AgentArgs,
+        mut setup: Setup,
+        host: &HostEnv,
+    ) -> Result<Self, Problem> {
         args.location.refuse_wide_default(host)?;
         let loaded = model::load(args.model.as_deref(), &setup.loaded.model, host)?;
         let limits = limits(args, setup.loaded.budget.clone());
@@ -89,6 +93,9 @@ impl AgentSetup {
         {
             return Err(runs.unknown(run));
         }
+        let id = runs.new_id();
+        let conversation = args.resume.as_ref().unwrap_or(&id);
+        setup.set_conversation(conversation, runs.file(conversation));
         let recording = args.record.as_deref().map(Recording::open).transpose()?;
         let person = session::Person::at_terminal(&setup, args.yes).after_progress();
         let answers = answers(args);
@@ -108,11 +115,14 @@ impl AgentSetup {
             Some(later) => session::defer_approvals(runtime, &setup, later.clone(), decisions)?,
             None => session::add_approver(runtime, &setup, person.clone(), decisions)?,
         };
-        let (id, here) = (runs.new_id(), setup.here().to_owned());
+        let here = setup.here().to_owned();
         let (own_id, directory) = (id.clone(), here.clone());
-        let mut runner = Runner::new(runtime.build()?)
-            .store(runs.store())
-            .configure_run(move |run| run.id(own_id.as_str()).working_directory(&directory));
+        let user = setup.person();
+        let mut runner =
+            Runner::new(runtime.build()?).store(runs.store()).configure_run(move |run| {
+                let run = run.id(own_id.as_str()).working_directory(&directory);
+                setup::identify(run, user.as_deref())
+            });
         if let Some(deferred) = deferred {
             runner = runner.deferred_approvals(deferred);
         }

@@ -4,8 +4,10 @@
 
 mod agent;
 mod explain;
+#[cfg(feature = "mcp")]
 mod mcp;
 mod operator;
+#[cfg(feature = "mcp")]
 mod serve;
 mod tools;
 
@@ -20,10 +22,13 @@ use haft::Dialect;
 pub(crate) use self::{
     agent::{AgentArgs, Chat, Run, Runs},
     explain::Explain,
+    operator::{Audit, Hooks, ListTools, Policy, Shell},
+    tools::{Artifacts, Check, Export, Lint},
+};
+#[cfg(feature = "mcp")]
+pub(crate) use self::{
     mcp::{AddServer, Mcp},
-    operator::{Audit, Hooks, ListTools, Shell},
     serve::{Install, McpClient, Serve, Wrap},
-    tools::{Check, Export, Lint},
 };
 use crate::style;
 
@@ -123,9 +128,11 @@ A response that was truncated, or that has no stop reason, is answered and none 
 The assistant message alone, as a history has it, is accepted too: that form has no stop reason in
 any provider's format, so it counts as complete, and a note says so.")]
     Dispatch(Dispatch),
+    #[cfg(feature = "mcp")]
     /// Serve the tools to MCP clients, under the rules of the workspace
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Serve),
+    #[cfg(feature = "mcp")]
     /// Put the MCP servers of a client behind haft
     #[command(after_help = serve::INSTALL_HELP)]
     Install(Install),
@@ -185,6 +192,7 @@ or has changed is listed and asked about again.")]
     /// List and test the hooks of this directory
     #[command(subcommand, after_help = operator::HOOKS_HELP)]
     Hooks(Hooks),
+    #[cfg(feature = "mcp")]
     /// List, add, pin, wrap and log in to MCP servers
     #[command(subcommand, after_help = mcp::MCP_HELP)]
     Mcp(Mcp),
@@ -309,6 +317,10 @@ pub(crate) struct Call {
     /// All arguments as a JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub(crate) args_json: Option<String>,
+    /// Hosts that the command of this call may contact besides the configured ones, as in
+    /// `packages.example`, or `all`; they need approval
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(crate) network: Vec<String>,
     /// Approve this call without asking; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
@@ -339,14 +351,6 @@ pub(crate) struct WorkspaceArgs {
     /// The directory in which the tools work, with its rules; default: the current directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
-}
-
-/// Where large results are kept.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Artifacts {
-    /// Directory where results are stored that are too large to show; created if it does not exist
-    #[arg(long = "artifacts", value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: Option<PathBuf>,
 }
 
 /// A result to read.
@@ -389,53 +393,6 @@ impl Rules {
     pub(crate) fn quiet(self) -> Self {
         Self { quiet: true, ..self }
     }
-}
-
-/// Commands about rules.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
-    /// Load all rules, count them, and report mistakes and rules without effect
-    #[command(after_help = "Examples:
-  haft policy check
-  haft policy check --config draft.toml --json | jq .findings
-
-The exit code is 1 if a file has a mistake, and with `--deny` also if there are findings.")]
-    Check {
-        #[command(flatten)]
-        rules: Rules,
-        /// Exit with 1 if there are findings
-        #[arg(long)]
-        deny: bool,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Run the examples that rules carry (`test.ask`, `test.skip`, …)
-    #[command(after_help = "Examples:
-  haft policy test
-  haft policy test --config draft.toml --json
-
-The exit code is 1 if an example fails.")]
-    Test {
-        #[command(flatten)]
-        rules: Rules,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Suggest the narrowest rules for calls that were approved repeatedly
-    #[command(after_help = "Examples:
-  haft dispatch response.json --dialect anthropic --decisions decisions.jsonl
-  haft policy suggest --from decisions.jsonl
-
-No file is changed: copy the rules that you want.")]
-    Suggest {
-        /// File of decisions, one per line, as `--decisions` writes them; `-` for stdin
-        #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
-        from: PathBuf,
-        #[command(flatten)]
-        rules: Rules,
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 /// Options of `haft trust`.

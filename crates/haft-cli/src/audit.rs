@@ -112,14 +112,19 @@ fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
     let end = record.end.as_ref();
     let failed = end.and_then(|end| end.failed);
     let effects = outcome.call.profile().map(|profile| &profile.effects);
-    let hosts: Vec<&str> = match effects {
+    let tier = end.and_then(|end| end.tier.as_ref());
+    let mut hosts: Vec<Value> = match effects {
         Some(haft::tool::Effects::Declared(list)) => list
             .iter()
             .filter(|effect| effect.operation == Operation::External)
             .filter_map(|effect| effect.target.as_deref())
+            .map(|host| json!({ "host": host }))
             .collect(),
         _ => Vec::new(),
     };
+    // What a command contacted: host, port, verdict, bytes.
+    let contacted = tier.and_then(|tier| tier.get("hosts")?.as_array());
+    hosts.extend(contacted.into_iter().flatten().cloned());
     json!({
         "time_unix_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         "user": scope.user,
@@ -139,7 +144,7 @@ fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
         "approved_by": record.answered_by(),
         "outcome": failed.map_or_else(|| "ok".to_owned(), |code| code.to_string()),
         "duration_ms": end.map(|end| u64::try_from(end.elapsed.as_millis()).unwrap_or(u64::MAX)),
-        "tier": end.and_then(|end| end.tier.as_ref()).and_then(|tier| tier.get("level").cloned()),
+        "tier": tier.and_then(|tier| tier.get("level").cloned()),
         "hosts": hosts,
     })
 }

@@ -35,6 +35,15 @@ use crate::{
 
 /// Returns the registry. The person answers questions of the model.
 pub(crate) fn registry(setup: &Setup, person: &Person) -> Result<ToolRegistryBuilder, Problem> {
+    let mut tools = builtin_tools(setup, person)?;
+    if person.approves_all {
+        // Every call is approved, so no command is sandboxed instead of being approved.
+        tools = tools.confine_unasked(false);
+    }
+    Ok(ToolRegistry::builder().add(tools))
+}
+
+fn builtin_tools(setup: &Setup, person: &Person) -> Result<BuiltinTools, Problem> {
     let roots: Vec<PathBuf> = std::iter::once(setup.here().to_owned())
         .chain(setup.loaded.context.roots.iter().filter(|root| root.is_dir()).cloned())
         .collect();
@@ -54,16 +63,12 @@ pub(crate) fn registry(setup: &Setup, person: &Person) -> Result<ToolRegistryBui
         .ask(person.ask_user())
         .declared(setup.loaded.tools.iter().cloned());
     tools = toolchains::configure(tools, setup)?;
-    if person.approves_all {
-        // Every call is approved, so no command is sandboxed instead of being approved.
-        tools = tools.confine_unasked(false);
-    }
     match git::identity(setup.variables()) {
         Ok(Some((name, email))) => tools = tools.git_identity(name, email),
         Ok(None) => {}
         Err(e) => setup.note(format!("commits have no author: {e}")),
     }
-    Ok(ToolRegistry::builder().add(tools))
+    Ok(tools)
 }
 
 /// Returns the names below the roots, besides those that are always protected, that no tool may
@@ -143,6 +148,17 @@ fn canonical(path: &Path) -> PathBuf {
 /// Returns every tool, for commands that run none of them.
 pub(crate) fn all(setup: &Setup) -> Result<ToolRegistryBuilder, Problem> {
     registry(setup, &Person::default())
+}
+
+/// The same for calls that are explained and never run.
+pub(crate) fn all_explained(setup: &Setup) -> Result<ToolRegistryBuilder, Problem> {
+    Ok(ToolRegistry::builder().add(builtin_tools(setup, &Person::default())?.explain_only()))
+}
+
+/// The same for calls that run outside of the sandbox, such as those of another agent: none of them
+/// is allowed because it would be confined.
+pub(crate) fn all_unconfined(setup: &Setup) -> Result<ToolRegistryBuilder, Problem> {
+    Ok(ToolRegistry::builder().add(builtin_tools(setup, &Person::default())?.judge_only()))
 }
 
 /// Returns a tool by its name or an alias.

@@ -5,17 +5,19 @@ use haft::{
     registry::{RegisteredTool, ToolRegistryBuilder},
     turn::StopReason,
 };
-use haft_mcp::client::RemoteServer;
 use serde_json::Value;
 
 use crate::{
     args, arguments,
     error::Problem,
-    mcp_servers,
+    mcp_servers::RemoteServer,
+    remote_call,
     session::{self, Person},
     setup::Setup,
-    style,
 };
+
+/// Where the schema of a tool declares the argument that lists hosts.
+const NETWORK_ARGUMENT: &str = "/properties/network/x-haft";
 
 /// A tool and its arguments as a person typed them.
 pub(crate) struct CalledTool {
@@ -24,6 +26,8 @@ pub(crate) struct CalledTool {
     server: Option<RemoteServer>,
     pairs: Vec<String>,
     args_json: Option<String>,
+    /// Hosts that its command may contact.
+    network: Vec<String>,
     /// The arguments, as soon as the schema is known.
     arguments: Option<Value>,
 }
@@ -31,9 +35,10 @@ pub(crate) struct CalledTool {
 impl CalledTool {
     /// Finds the tool by its name.
     pub(crate) fn find(args: &args::Call, setup: &Setup, person: &Person) -> Result<Self, Problem> {
-        let (name, server) = remote_tool(&args.tool, setup, person)?;
+        let (name, server) = remote_call::find(&args.tool, setup, person)?;
         let (pairs, args_json) = (args.pairs.clone(), args.args_json.clone());
-        Ok(Self { name, server, pairs, args_json, arguments: None })
+        let network = args.network.clone();
+        Ok(Self { name, server, pairs, args_json, network, arguments: None })
     }
 
     /// Adds its server to a registry.
@@ -54,7 +59,34 @@ impl CalledTool {
     }
 
     fn read(&self, entry: Option<&RegisteredTool>) -> Result<Value, Problem> {
-        arguments::read(&self.pairs, self.args_json.as_deref(), entry)
+        let mut arguments = arguments::read(&self.pairs, self.args_json.as_deref(), entry)?;
+        self.add_network(&mut arguments, entry)?;
+        Ok(arguments)
+    }
+
+    /// Adds the hosts of `--network` to the argument that lists them.
+    fn add_network(
+        &self,
+        arguments: &mut Value,
+        entry: Option<&RegisteredTool>,
+    ) -> Result<(), Problem> {
+        if self.network.is_empty() {
+            return Ok(());
+        }
+        let lists_hosts = |schema: &Value| schema.pointer(NETWORK_ARGUMENT).is_some();
+        let Some(arguments) = arguments
+            .as_object_mut()
+            .filter(|_| entry.is_some_and(|entry| lists_hosts(entry.input_schema())))
+        else {
+            let what = format!("`--network`: the tool `{}` has no argument for hosts", self.name);
+            return Err(Problem::new(what)
+                .hint("a declared tool lists its hosts itself: `network = [\"x.org\"]`"));
+        };
+        let list = arguments.entry("network").or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(list) = list.as_array_mut() {
+            list.extend(self.network.iter().map(|host| Value::from(host.as_str())));
+        }
+        Ok(())
     }
 
     /// Runs the call, and stops the server.
@@ -66,7 +98,7 @@ impl CalledTool {
                 // A tool that a rule hides is called, so that the answer names the rule.
                 let is_hidden = turn.snapshot().withheld().any(|(name, _)| *name == *self.name);
                 if entry.is_none() && !is_hidden {
-                    return Err(missing_remote(&self.name, &turn, self.server.as_ref()));
+                    return Err(remote_call::missing(&self.name, &turn, self.server.as_ref()));
                 }
                 self.read(entry.map(|entry| &**entry))?
             }
@@ -78,48 +110,4 @@ impl CalledTool {
         }
         Ok(answers)
     }
-}
-
-/// The name of a tool, and the MCP server that has it.
-fn remote_tool(
-    name: &str,
-    setup: &Setup,
-    person: &Person,
-) -> Result<(String, Option<RemoteServer>), Problem> {
-    // Rules spell such a tool `mcp__server__tool`.
-    let plain = name.strip_prefix("mcp__").unwrap_or(name);
-    let Some((server, _)) = plain.split_once("__") else { return Ok((name.to_owned(), None)) };
-    let Some(mut entry) =
-        mcp_servers::find(setup)?.into_iter().find(|entry| entry.prefix() == server)
-    else {
-        return Ok((name.to_owned(), None));
-    };
-    if let Some(why) = entry.obstacle() {
-        return Err(Problem::new(format!("the MCP server `{server}` {why}")));
-    }
-    entry.wait_for(Some(mcp_servers::PATIENCE));
-    Ok((plain.to_owned(), Some(entry.server(&mcp_servers::host_with(setup, person))?)))
-}
-
-/// Why a server does not offer a tool.
-fn missing_remote(tool: &str, turn: &Turn, server: Option<&RemoteServer>) -> Problem {
-    let Some(server) = server else { return Problem::new("there is no such server") };
-    let status = server.status();
-    let name = &status.name;
-    if let Some(error) = status.error {
-        let problem = Problem::new(format!("the MCP server `{name}` failed: {error}"));
-        return match status.needs_login {
-            true => problem.hint(format!("log in with `haft mcp login {name}`")),
-            false => problem,
-        };
-    }
-    let own = tool.split_once("__").map_or(tool, |(_, own)| own);
-    if let Some(withheld) = status.withheld.iter().find(|withheld| withheld.tool == own) {
-        return Problem::new(format!("`{tool}` is withheld: {}", withheld.reasons.join("; ")))
-            .hint(format!("`haft mcp diff {name}` shows changes, `haft mcp pin {name}` accepts"));
-    }
-    let names = turn.snapshot().entries().map(|entry| entry.name().as_str());
-    Problem::new(format!("the MCP server `{name}` has no tool `{own}`"))
-        .similar(style::nearest(tool, names))
-        .hint(format!("`haft mcp get {name}` lists its tools"))
 }

@@ -9,7 +9,7 @@ use std::{
     fs::{File, OpenOptions},
     io::Write as _,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use haft::{
@@ -17,6 +17,7 @@ use haft::{
     approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
     policy::RecordedDecision,
 };
+use haft_core::sync::lock;
 use serde_json::{Value, json};
 
 use crate::{
@@ -50,7 +51,7 @@ impl<A: Approver> RecordingApprover<A> {
         answer: &ApprovalResponse,
     ) -> Result<(), Failure> {
         let Some(line) = line(question, answer, self.inner.name()) else { return Ok(()) };
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         // One write, so that lines of two processes do not interleave.
         Ok(file.write_all(format!("{line}\n").as_bytes())?)
     }

@@ -60,7 +60,7 @@ async fn work(
     let model = ScriptedModel::parse(&parts.script(is_watched))?;
     let task = model.task().unwrap_or_default().to_owned();
     if target.is_some() {
-        style::print_page(heading(&task, &setup, parts))?;
+        style::print_page_or_stop(heading(&task, &setup, parts))?;
     }
     let person = session::Person::default();
     let registry = builtin::registry(&setup, &person)?.build()?;

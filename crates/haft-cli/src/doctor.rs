@@ -10,7 +10,8 @@ use std::{
 };
 
 use haft_sandbox::{
-    DoctorFinding, DoctorReport, ExpectedResult, Helper, ObservedResult, Obstacle, Sandbox, Tier,
+    DoctorFinding, DoctorReport, ExpectedResult, Helper, Level, ObservedResult, Obstacle, Sandbox,
+    Tier,
 };
 use serde_json::{Value, json};
 
@@ -76,6 +77,7 @@ fn as_json(findings: &DoctorReport) -> Value {
     json!({
         "ok": findings.bad().next().is_none(),
         "tier": findings.tier,
+        "network_by_host": findings.tier.level == Level::Namespaces,
         "obstacles": findings.obstacles,
         "findings": findings.findings.iter().map(line).collect::<Vec<_>>(),
     })
@@ -90,11 +92,22 @@ fn tier_page(findings: &DoctorReport) -> String {
         let colour = if strength.is_enforced() { GOOD } else { WARN };
         table.row([(DIM, name.to_owned()), (colour, style::visible(&strength.to_string()))]);
     }
+    table.row([(DIM, "network".to_owned()), network_by_host(tier.level)]);
     out += &table.to_string();
     for note in &tier.notes {
         out += &format!("  {} {}\n", style::paint(DIM, "note:"), style::visible(note));
     }
     out
+}
+
+/// What `network = ["packages.example"]` does at this level.
+fn network_by_host(level: Level) -> (anstyle::Style, String) {
+    match level {
+        Level::Namespaces => (GOOD, "by host, through a proxy".to_owned()),
+        Level::Landlock | Level::None => {
+            (WARN, "none or all: hosts can be filtered in the tier `namespaces` only".to_owned())
+        }
+    }
 }
 
 /// The tests and their results.

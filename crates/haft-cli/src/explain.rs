@@ -4,7 +4,7 @@
 //! the call would access, and the smallest change that flips the decision. A prompt prints it for
 //! `?`.
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use haft::{
     BoxFuture, FailureCode, Runtime, ToolCall, ToolRegistry,
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         None => stub_tools::equivalent(&tool, &Value::Null)
             .map_or_else(|| tool.clone(), |(own, _)| own.to_owned()),
     };
-    let runtime = runtime(setup, stub, &past)?;
+    let runtime = runtime(setup, stub, &past, args.unconfined)?;
     let entry = builtin::find(runtime.registry(), &name);
     let arguments = arguments::read(&args.pairs, args.args_json.as_deref(), entry)?;
     let given = match stub_tools::equivalent(&tool, &arguments) {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     };
     let call = ToolCall::new("call", name.as_str(), given);
     let here = setup.here().to_owned();
-    let run = run_builder(&runtime, args, &here)?;
+    let run = run_builder(&runtime, args, setup)?;
     let hidden = setup.policy();
     let (explanation, withheld) = session::block_on(async move {
         let run = run.start();
@@ -113,8 +113,13 @@ pub(crate) fn runtime(
     setup: &Setup,
     stubs: impl IntoIterator<Item = StubTool>,
     past: &SimulatedReads,
+    is_unconfined: bool,
 ) -> Result<Runtime, Problem> {
-    let mut registry = builtin::all(setup)?;
+    let mut registry = if is_unconfined {
+        builtin::all_unconfined(setup)?
+    } else {
+        builtin::all_explained(setup)?
+    };
     for stub in stubs {
         registry = stub.add(registry);
     }
@@ -132,12 +137,13 @@ pub(crate) fn runtime(
 pub(crate) fn run_builder(
     runtime: &Runtime,
     args: &args::Explain,
-    here: &Path,
+    setup: &Setup,
 ) -> Result<RunBuilder, Problem> {
-    let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
+    let run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
         Some(cwd) => std::path::absolute(cwd)?,
-        None => here.to_owned(),
+        None => setup.here().to_owned(),
     });
+    let mut run = setup.identify(run);
     if let Some(agent) = &args.agent {
         run = run.agent(agent.as_str());
     }

@@ -4,7 +4,12 @@
 //! transcripts use (`tool_name`, `tool_input`, `name`, `input`) are accepted too. Out: one line per
 //! call, in order, with the decision and the rule. A line that is no call has an `error`.
 
-use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use haft::{
     ToolCall, Turn,
@@ -55,8 +60,8 @@ pub(crate) fn run(args: &args::Explain, calls: &Path, setup: &Setup) -> Result<E
         lines.push(line);
     }
     let past = SimulatedReads::of(args);
-    let runtime = explain::runtime(setup, stubs.into_values(), &past)?;
-    let run = explain::run_builder(&runtime, args, setup.here())?;
+    let runtime = explain::runtime(setup, stubs.into_values(), &past, args.unconfined)?;
+    let run = explain::run_builder(&runtime, args, setup)?;
     let policy = setup.policy();
     let here = format!("{}/", setup.here().display());
     let (strictest, out) = session::block_on(async move {
@@ -66,32 +71,72 @@ pub(crate) fn run(args: &args::Explain, calls: &Path, setup: &Setup) -> Result<E
         }
         let turn = run.turn().await?;
         let hidden = hidden_tools(&turn, &policy);
+        let explainer = Arc::new(Explainer { turn, hidden, here });
+        // The calls do not depend on each other, and the lines keep their order.
+        let mut tasks = Vec::new();
+        let mut lines = lines.into_iter().enumerate().peekable();
+        while lines.peek().is_some() {
+            let chunk: Vec<(usize, CallLine)> = lines.by_ref().take(CHUNK_LINES).collect();
+            let explainer = Arc::clone(&explainer);
+            #[expect(clippy::disallowed_methods, reason = "every task is awaited below")]
+            let task = tokio::spawn(async move { explainer.explain(chunk).await });
+            tasks.push(task);
+        }
         let mut out = String::new();
         let mut strictest = Decision::Allow;
-        for (at, line) in lines.into_iter().enumerate() {
+        for task in tasks {
+            let Ok((decision, text)) = task.await else { return Ok(Err(crashed())) };
+            strictest = strictest.max(decision);
+            out += &text;
+        }
+        Ok::<_, haft::Error>(Ok((strictest, out)))
+    })???;
+    style::print(out)?;
+    Ok(explain::exit_code(args, &strictest))
+}
+
+/// How many calls are explained by one task.
+const CHUNK_LINES: usize = 128;
+
+fn crashed() -> Problem {
+    Problem::new("internal error; please report this bug")
+}
+
+/// What all calls share.
+struct Explainer {
+    turn: Turn,
+    /// The tools that a rule denies as a whole.
+    hidden: HashSet<String>,
+    /// The working directory, as a prefix of paths.
+    here: String,
+}
+
+impl Explainer {
+    /// Explains some lines. Returns the strictest decision, and a line for each.
+    async fn explain(&self, lines: Vec<(usize, CallLine)>) -> (Decision, String) {
+        let (mut strictest, mut out) = (Decision::Allow, String::new());
+        for (at, line) in lines {
             let written = match line.call {
                 Ok((name, arguments)) => {
-                    let is_hidden = hidden.contains(&name);
+                    let is_hidden = self.hidden.contains(&name);
                     let call = ToolCall::new("call", name, arguments);
-                    let mut explanation = turn.explain(call).await;
+                    let mut explanation = self.turn.explain(call).await;
                     if is_hidden {
                         explanation.verdict.decision = Decision::Deny;
                     }
                     strictest = strictest.max(explanation.verdict.decision.clone());
-                    as_line(at + 1, &line.tool, &explanation, &here)
+                    as_line(at + 1, &line.tool, &explanation, &self.here)
                 }
                 Err(error) => json!({"line": at + 1, "tool": line.tool, "error": error}),
             };
             out.extend([written.to_string().as_str(), "\n"]);
         }
-        Ok::<_, haft::Error>((strictest, out))
-    })??;
-    style::print(out)?;
-    Ok(explain::exit_code(args, &strictest))
+        (strictest, out)
+    }
 }
 
 /// The tools that a rule denies as a whole.
-fn hidden_tools(turn: &Turn, policy: &Arc<dyn Policy>) -> Vec<String> {
+fn hidden_tools(turn: &Turn, policy: &Arc<dyn Policy>) -> HashSet<String> {
     let entries = turn.snapshot().entries();
     let hidden = entries.filter(|e| policy.hides(&e.policy_tool(), &Scope::default()).is_some());
     hidden.map(|entry| entry.name().to_string()).collect()
@@ -125,6 +170,9 @@ fn as_line(at: usize, tool: &str, explanation: &Explanation, here: &str) -> Valu
         "reason": &*verdict.reason,
         "source": verdict.source.replace(here, ""),
     });
+    if verdict.confined {
+        line["confined"] = Value::Bool(true);
+    }
     if let Some(rule) = &explanation.deciding {
         let file = rule.location.file.as_ref().map(|file| file.display().to_string());
         line["rule"] = json!({

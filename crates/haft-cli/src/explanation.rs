@@ -38,6 +38,7 @@ fn sanitized(explanation: &Explanation) -> Explanation {
     let verdict = &explanation.verdict;
     clean.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
         .by(one_line(&verdict.source));
+    clean.verdict.confined = verdict.confined;
     let texts =
         clean.touches.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.smallest_change);
     texts.for_each(|text| *text = one_line(text));
@@ -58,7 +59,9 @@ fn mark(result: &str) -> (Style, &'static str) {
     match result {
         "passed" | "allow" => (GOOD, "✓"),
         "ask" | "need_input" => (WARN, "?"),
-        "no match" | "no opinion" | "no concern" | "not called" | "not covered" => (DIM, "·"),
+        "no match" | "no opinion" | "no concern" | "not called" | "not covered" | "masked" => {
+            (DIM, "·")
+        }
         _ => (BAD, "✗"),
     }
 }

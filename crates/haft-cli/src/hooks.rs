@@ -12,13 +12,13 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     input, location, session,
-    setup::Setup,
+    setup::{self, Setup},
     style::{self, BAD, DIM, GOOD, NAME, Table, WARN},
 };
 
 pub(crate) fn run(args: &args::Hooks, host: &HostEnv) -> Result<ExitCode, Problem> {
     match args {
-        args::Hooks::List { rules, output } => list(&Setup::open(host, rules)?, *output),
+        args::Hooks::List { rules, output } => list(&Setup::open_for_review(host, rules)?, *output),
         args::Hooks::Test { event, tool, rules, output } => {
             test(&Setup::open(host, rules)?, event, tool.as_deref(), *output)
         }
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &args::Hooks, host: &HostEnv) -> Result<ExitCode, Proble
 }
 
 fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
+    setup::print_notes(&setup.notes);
     let hooks = &setup.loaded.hooks;
     let untrusted = setup.site.untrusted_hooks(hooks);
     if output.json {
@@ -107,7 +108,10 @@ fn test(
     output: args::Output,
 ) -> Result<ExitCode, Problem> {
     known(event)?;
-    let fixture = fixture(event, tool)?;
+    let mut fixture = fixture(event, tool)?;
+    if let Value::Object(fields) = &mut fixture {
+        fields.entry("session_id").or_insert_with(|| json!(setup.session()));
+    }
     let (specs, location) = (setup.loaded.hooks.clone(), setup.project());
     let name = event.to_owned();
     let tried = session::block_on(async move {

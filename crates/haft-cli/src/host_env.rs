@@ -20,6 +20,8 @@ pub(crate) struct HostEnv {
     pub(crate) managed: Option<PathBuf>,
     /// The environment variables; hooks get the harmless ones.
     pub(crate) variables: BTreeMap<String, String>,
+    /// The user, by name, or by number if the name is unknown.
+    pub(crate) person: Option<String>,
     /// The limits of the environment.
     pub(crate) config: Config,
     /// Whether the environment sets the concurrency limit.

@@ -8,11 +8,17 @@ mod audit;
 mod run;
 mod chat;
 mod runs;
+#[cfg(feature = "mcp")]
 mod serve;
+#[cfg(feature = "mcp")]
 mod client_question;
+#[cfg(feature = "mcp")]
 mod mcp_wrap;
+#[cfg(feature = "mcp")]
 mod waiting_calls;
+#[cfg(feature = "mcp")]
 mod install;
+#[cfg(feature = "mcp")]
 mod install_edit;
 mod agent_setup;
 mod model;
@@ -25,10 +31,18 @@ mod run_store;
 mod demo;
 mod tools;
 mod skills;
+#[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "mcp")]
 mod mcp_edit;
+#[cfg(feature = "mcp")]
 mod mcp_login;
+#[cfg(feature = "mcp")]
 mod mcp_servers;
+#[cfg(feature = "mcp")]
+mod remote_call;
+#[cfg(not(feature = "mcp"))]
+mod mcp_off;
 mod tool_cost;
 mod tool_list;
 mod tool_status;
@@ -57,14 +71,18 @@ mod hooks;
 mod shell;
 mod doctor;
 mod setup;
+mod shown_notes;
 mod host_env;
 mod site;
 mod location;
 mod scripts;
+#[cfg(feature = "mcp")]
 mod server_question;
 mod session;
 mod signals;
 mod prompt;
+mod keyboard;
+mod tty_mode;
 mod live;
 mod live_lines;
 mod screen;
@@ -83,6 +101,11 @@ mod completions;
 mod escape;
 mod error;
 mod yes_approver;
+
+#[cfg(not(feature = "mcp"))]
+use mcp_off as mcp_servers;
+#[cfg(not(feature = "mcp"))]
+use mcp_off as remote_call;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -130,10 +153,12 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
             let host = host_env_in(&args.location)?;
             return call::run(args, Setup::open(&host, &args.rules)?, &host);
         }
+        #[cfg(feature = "mcp")]
         Cmd::Serve(args) => {
             let host = host_env_in(&args.place)?;
             return serve::run(args, Setup::open(&host, &args.rules)?, &host);
         }
+        #[cfg(feature = "mcp")]
         Cmd::Install(args) => return install::run(args, &host_env()?),
         Cmd::Dispatch(args) => {
             let host = host_env_in(&args.location)?;
@@ -155,6 +180,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Policy(args) => return policy::run(args, &host_env()?),
         Cmd::Trust(args) => return trust::run(args, &host_env()?),
         Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
+        #[cfg(feature = "mcp")]
         Cmd::Mcp(args) => return mcp::run(args, &host_env_in(&args.location())?),
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
@@ -210,9 +236,28 @@ fn host_env() -> Result<HostEnv, Problem> {
         says_concurrency: std::env::var_os("HAFT_MAX_CONCURRENCY").is_some(),
         variables: variables().collect(),
         config: config_of_env()?,
+        person: person(),
         home,
         here,
     })
+}
+
+/// The user of this process. `USER` is not asked: a program can set it to any name.
+#[cfg(unix)]
+fn person() -> Option<String> {
+    let user = rustix::process::getuid().as_raw();
+    let known = input::file(std::path::Path::new("/etc/passwd")).unwrap_or_default();
+    let name = known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then(|| name.to_owned())
+    });
+    Some(name.unwrap_or_else(|| format!("uid {user}")))
+}
+
+#[cfg(not(unix))]
+fn person() -> Option<String> {
+    None
 }
 
 /// The same with the workspace as working directory: its rules apply, and relative paths start

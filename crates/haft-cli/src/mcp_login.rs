@@ -5,11 +5,12 @@
 use std::{
     io::Error as IoError,
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use haft::{BoxFuture, tool::BoxError};
+use haft_core::sync::lock;
 use haft_mcp::client::{Browser, ServerState, ServerTransport};
 use serde_json::json;
 use tokio::{
@@ -107,7 +108,7 @@ impl Browser for Loopback {
 
     fn authorize(&self, url: String) -> BoxFuture<'_, Result<String, BoxError>> {
         Box::pin(async move {
-            let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let listener = lock(&self.listener).take();
             let listener = TcpListener::from_std(listener.ok_or("one login at a time")?)?;
             style::message(format_args!(
                 "Open this URL in a browser, check its host, and log in:\n{}",
@@ -116,8 +117,7 @@ impl Browser for Loopback {
             let waited = tokio::time::timeout(LOGIN_TIMEOUT, redirect(&listener, self.port)).await;
             let waited = waited.map_err(|_| "no login within five minutes")?;
             // A second login of the same command uses the same port.
-            *self.listener.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(listener.into_std()?);
+            *lock(&self.listener) = Some(listener.into_std()?);
             waited
         })
     }

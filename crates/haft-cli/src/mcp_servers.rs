@@ -11,14 +11,15 @@ use std::{
     time::Duration,
 };
 
-use haft::{secrets::Secret, tool::BoxError};
+use haft::{policy::McpServerTable, secrets::Secret, tool::BoxError};
 use haft_mcp::{
     client::{
-        ClientHost, Credentials, Lockfile, PinStore, PinnedServer, RemoteServer, ServerConfig,
-        ServerTransport,
+        ClientHost, Credentials, Lockfile, PinStore, PinnedServer, ServerConfig, ServerTransport,
     },
     config::{self, ConfigContext, ConfigFormat, FoundServer},
 };
+
+pub(crate) use haft_mcp::client::RemoteServer;
 
 use crate::{
     error::Problem, location, session::Person, setup::Setup, style, toolchains, trust_file,
@@ -281,6 +282,30 @@ fn without_duplicates(all: Vec<McpEntry>, setup: &Setup) -> Vec<McpEntry> {
         }
     }
     kept
+}
+
+/// A server as a person sees it: its name, and what is started or reached. Variables are not
+/// expanded, because they may be secrets.
+fn server_line(name: &str, found: &FoundServer) -> String {
+    match &found.config {
+        Ok(config) => format!("{name}: {}", config.transport.identity()),
+        Err(why) => format!("{name}: not usable, {why}"),
+    }
+}
+
+/// The MCP servers of a file of another program.
+pub(crate) fn servers_of(text: &str) -> Result<Vec<String>, String> {
+    let found = config::read(ConfigFormat::Json, text, &ConfigContext::default());
+    let found = found.map_err(|why| why.message().to_owned())?;
+    Ok(found.iter().map(|server| server_line(&server.name, server)).collect())
+}
+
+/// A server of `haft.toml`, as a person sees it.
+pub(crate) fn table_line(table: &McpServerTable) -> String {
+    match config::read_haft(&table.name, &table.table, &ConfigContext::default()) {
+        Ok(found) => server_line(&table.name, &found),
+        Err(_) => format!("{}: {}", table.name, table.table),
+    }
 }
 
 fn shown(path: &Path, here: &Path) -> String {

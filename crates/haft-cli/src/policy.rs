@@ -15,13 +15,13 @@ use crate::{
     location,
     setup::{self, Setup},
     site::Site,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
 
 pub(crate) fn run(args: &args::Policy, host: &HostEnv) -> Result<ExitCode, Problem> {
     match args {
         args::Policy::Check { rules, deny, output } => {
-            check(&Setup::open(host, rules)?, *deny, *output)
+            check(&Setup::open_for_review(host, rules)?, *deny, *output)
         }
         args::Policy::Test { rules, output } => test(host, rules, *output),
         args::Policy::Suggest { from, rules, output } => {
@@ -110,6 +110,18 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
                 style::paint(BAD, text("kind")),
                 text("message"),
                 style::paint(DIM, text("hint")),
+            );
+        }
+        for note in &setup.notes {
+            // Most have a location first.
+            let located = note.split_once(": ").filter(|(at, _)| !at.contains(' '));
+            let (at, message) = located.unwrap_or(("", note));
+            let at = if at.is_empty() { String::new() } else { style::visible(at) + "  " };
+            out += &format!(
+                "{}{}  {}\n",
+                style::paint(NAME, at),
+                style::paint(WARN, "note"),
+                style::visible(message),
             );
         }
         let trust = if setup.is_trusted { "trusted" } else { "not trusted" };

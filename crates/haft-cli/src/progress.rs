@@ -15,6 +15,7 @@ use haft::{
     events::{Event, EventRecord},
     tool::CallId,
 };
+use haft_core::text::shortened;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -487,10 +488,7 @@ fn short(value: &Value) -> String {
 }
 
 fn clip(text: &str) -> String {
-    match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
-        None => text.to_owned(),
-    }
+    shortened(text, MAX_VALUE_CHARS)
 }
 
 #[cfg(test)]

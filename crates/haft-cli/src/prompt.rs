@@ -1,18 +1,22 @@
 //! The approval prompt at the terminal.
 //!
-//! In: an `ApprovalRequest` and typed lines. Out: an `ApprovalResponse`. Everything that matters
-//! for the decision is printed before the keys: the complete arguments, the rule with its location,
-//! untrusted text that the run has read (prompt injection), homoglyphs in addresses.
+//! In: an `ApprovalRequest` and typed keys. Out: an `ApprovalResponse`. Everything that matters for
+//! the decision is printed before the keys: the complete arguments or the diff of an edit, the rule
+//! with its location, untrusted text that the run has read (prompt injection), homoglyphs in
+//! addresses.
 //!
 //! FAIL CLOSED: an empty line, end of input and too many wrong keys are denials.
 
+mod choices;
+mod edit;
 mod message;
+mod page;
 
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
-        Arc, Mutex as Lock, MutexGuard, PoisonError,
+        Mutex as Lock, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -26,12 +30,16 @@ use haft::{
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use self::{
+    choices::Choices,
+    edit::{changed, changes},
+    page::page,
+};
 use crate::{
-    arguments,
-    error::Problem,
-    escape, explanation, location, schema,
+    escape, explanation, schema,
     screen::OpenQuestion,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, one_line},
+    style::{self, BAD, BOLD, DIM},
+    tty_mode::LineModeOnDrop,
 };
 
 /// The maximum width of a page; longer lines are folded.
@@ -43,13 +51,24 @@ const MIN_WIDTH: usize = 8;
 /// The limit on wrong keys; then the call is denied.
 const MAX_WRONG_KEYS: usize = 5;
 
-/// The source of typed lines.
+/// The source of typed keys and lines.
 pub(crate) trait Keys: Send + 'static {
     /// Discards input that was typed before the question was on the screen.
     fn discard_typed(&mut self) -> BoxFuture<'_, ()>;
 
     /// Returns the next line; `None` at the end of input.
     fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>>;
+
+    /// Returns the next key without waiting for Enter, or a line where there are no single keys.
+    fn key(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
+        self.line()
+    }
+
+    /// Waits until a key can be an answer to the question that was just shown: what a person was
+    /// typing when it appeared is discarded.
+    fn wait_for_reader(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The approver at the terminal; one question at a time.
@@ -116,20 +135,26 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         if let Decision::NeedInput(name) = &question.verdict.decision {
             return self.input(keys, question, name).await;
         }
-        let (choice, always) = choices(question, &self.here, self.width());
+        let choices = Choices::of(question, &self.here, self.width());
         let mut comment = None;
         let mut wrong = 0;
         while wrong < MAX_WRONG_KEYS {
-            let Some(line) = self.line(keys, &choice).await? else { break };
+            self.write(&format!("{}{}", choices.note, style::paint(BOLD, &choices.text)));
+            let Some(line) = keys.key().await? else {
+                self.write("\n");
+                break;
+            };
+            let line = line.trim();
             let (key, rest) = match line.split_once(char::is_whitespace) {
                 Some((key, rest)) => (key, Some(rest.trim().to_owned())),
-                None => (line.as_str(), None),
+                None => (line, None),
             };
             let mut comment_given = || rest.clone().or_else(|| comment.take());
             let lasting = match key.to_ascii_lowercase().as_str() {
                 "y" | "yes" => ApprovalScope::Once,
-                "s" | "session" if question.session => ApprovalScope::Session,
-                "a" | "always" if always => ApprovalScope::Always,
+                "s" | "session" if choices.has_session => ApprovalScope::Session,
+                "a" | "always" if choices.has_always => ApprovalScope::Always,
+                "d" if choices.has_directory => ApprovalScope::AlwaysInDirectory,
                 "" | "n" | "no" => return Ok(ApprovalResponse::Deny(comment_given())),
                 "e" | "edit" => match self.edit(keys, question).await? {
                     Some(arguments) => return Ok(ApprovalResponse::Edit(arguments)),
@@ -257,14 +282,16 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         Box::pin(async {
             let mut keys = self.keys.lock().await;
-            let _screen = OpenQuestion::new();
+            let (_screen, _mode) = (OpenQuestion::new(), LineModeOnDrop);
             keys.discard_typed().await;
             if self.is_stale.swap(false, Ordering::Relaxed) {
                 // A half typed answer to the last question must not answer this one.
                 self.line(&mut keys, "  press Enter for the next question ").await?;
             }
             *lock(&self.open) = Some(question.call.context().call_id().clone());
-            self.write(&page(question, &self.here, self.width()));
+            let preview = question.call.preview().await;
+            self.write(&page(question, preview.as_ref(), &self.here, self.width()));
+            keys.wait_for_reader().await;
             let answer = self.read_answer(&mut keys, question).await;
             *lock(&self.open) = None;
             answer
@@ -276,264 +303,6 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The text of an approval question, without the keys.
-fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
-    let (entry, arguments) = (question.call.tool(), question.call.redacted_arguments());
-    let explanation = question.explanation;
-    let known = schema::parameters(entry.input_schema());
-    let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
-    let command =
-        arguments.get("command").and_then(Value::as_str).filter(|_| !is_secret("command"));
-
-    let mut risk: Vec<String> = explanation.touches.iter().map(|r| one_line(r)).collect();
-    let own = command.map(|command| format!("run `{}`", one_line(command.trim())));
-    risk.retain(|word| Some(word) != own.as_ref());
-    let head = command.unwrap_or(entry.name().as_str());
-    if command.is_some() {
-        risk.insert(0, entry.name().to_string());
-    }
-    let mut out = String::from("\n");
-    out += &headline(&style::visible(head), &risk.join(" · "), command.is_some(), width);
-
-    out += "  asked because  ";
-    match &explanation.deciding {
-        Some(rule) => {
-            out += &format!(
-                "{}  {} \"{}\"\n",
-                style::paint(NAME, location::at(&rule.location, here)),
-                rule.decision,
-                one_line(&rule.pattern),
-            );
-            let reason = one_line(&question.verdict.reason);
-            out += &format!("                 {}\n", style::paint(WARN, reason));
-        }
-        None => {
-            let reason = one_line(&question.verdict.reason);
-            let source = one_line(&question.verdict.source);
-            out += &style::paint(WARN, reason);
-            out += &format!(" {}\n", style::paint(DIM, format_args!("({source})")));
-        }
-    }
-    let path = &question.call.context().scope().agent_path;
-    if !path.is_empty() {
-        out += &format!("  asked by       agent {}\n", one_line(&path.join(" > ")));
-    }
-    for taint in &explanation.tainted_by {
-        let shown = format!("the run has read untrusted text: {}", one_line(taint));
-        out += &format!("  {}\n", style::paint(WARN, shown));
-    }
-    for origin in origins(question, &is_secret) {
-        out += &format!("  {}\n", style::paint(WARN, one_line(&origin)));
-    }
-    if question.waiting > 0 {
-        let waiting = style::count(question.waiting, "more question");
-        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} waiting")));
-    }
-    for (key, value) in arguments.as_object().into_iter().flatten() {
-        if command.is_none() || key != "command" {
-            out += &argument(key, value, is_secret(key), width);
-        }
-    }
-    let shown = |(key, _): &(&String, &Value)| !is_secret(key);
-    let texts = arguments.as_object().into_iter().flatten().filter(shown);
-    let mut warnings: Vec<String> = texts.flat_map(|(_, v)| escape::lookalikes(&text(v))).collect();
-    warnings.dedup();
-    for warning in warnings {
-        out += &format!("  {}\n", style::paint(BAD, format_args!("! {warning}")));
-    }
-    out
-}
-
-/// What would run, and what it accesses on the same line or below.
-fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
-    let shown = if is_command { BOLD } else { NAME.bold() };
-    let lines = escape::wrap(head, columns_left(width, 5));
-    let mut out = String::new();
-    for (at, line) in lines.iter().enumerate() {
-        // Continuation lines start with a bar, so that arguments cannot forge a line of the prompt.
-        out += &format!("  {}{}", if at == 0 { "" } else { "│ " }, style::paint(shown, line));
-        let fits = lines.len() == 1 && escape::columns(line) + escape::columns(risk) + 6 <= width;
-        if risk.is_empty() || at + 1 < lines.len() {
-            out.push('\n');
-        } else if fits {
-            out += &format!("    {}\n", style::paint(WARN, risk));
-        } else {
-            out.push('\n');
-            for line in escape::wrap(risk, columns_left(width, 2)) {
-                out += &format!("  {}\n", style::paint(WARN, line));
-            }
-        }
-    }
-    out
-}
-
-/// The columns that are left after a margin.
-fn columns_left(width: usize, margin: usize) -> usize {
-    width.saturating_sub(margin).max(1)
-}
-
-/// One argument, in full.
-fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
-    let key = style::visible(key).replace('\n', "<U+000A>");
-    let shown = match value {
-        _ if is_secret => "(hidden)".to_owned(),
-        // Text of several lines is printed as lines, each behind a bar.
-        Value::String(text) if text.contains('\n') => {
-            let mut out = format!("    {key}:\n");
-            for line in escape::wrap(&expand_tabs(&style::visible(text)), columns_left(width, 9)) {
-                out += &format!("      │ {line}\n");
-            }
-            return out;
-        }
-        other => style::visible(&other.to_string()),
-    };
-    let mut out = String::new();
-    for (at, line) in
-        escape::wrap(&format!("{key}: {shown}"), columns_left(width, 7)).iter().enumerate()
-    {
-        out += &format!("    {}{line}\n", if at == 0 { "" } else { "│ " });
-    }
-    out
-}
-
-/// Replaces tabs by blanks, because the width of a tab depends on the terminal.
-fn expand_tabs(text: &str) -> String {
-    text.replace('\t', "    ")
-}
-
-/// A value as plain text for the homoglyph check; JSON would escape some characters.
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
-        Value::Object(map) => map.values().map(text).collect::<Vec<_>>().join(" "),
-        _ => String::new(),
-    }
-}
-
-/// Which argument values come from earlier results (data flow).
-fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let arguments = question.call.arguments().as_object().into_iter().flatten();
-    let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
-    let traced = question.call.taint().trace(open, usize::MAX);
-    let redactor = question.call.redactor();
-    let mut found: Vec<String> = Vec::new();
-    for (value, taint) in traced.found {
-        let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
-        // Redacted before truncation: half a secret would not be recognized.
-        let value = style::cell(&redactor.text(&value));
-        found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
-    }
-    if !traced.is_whole {
-        found.push("not all values could be traced".to_owned());
-    }
-    found.dedup();
-    found
-}
-
-/// The keys of the prompt, and whether "always" is offered.
-fn choices(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> (String, bool) {
-    let mut keys = vec!["[y] once".to_owned()];
-    if question.session {
-        keys.push("[s] this session".to_owned());
-    }
-    // The label is the literal rule and its file. A rule that cannot be shown completely is not
-    // offered.
-    let always = question.offer.and_then(|offer| {
-        let file = location::short(&offer.file, here);
-        let label = format!("[a] always: {} → {file}", offer.rules.join(", "));
-        let whole = style::visible(&label) == label && !label.contains('\n');
-        (whole && style::width(&label) <= MAX_WIDTH - 2 && escape::lookalikes(&label).is_empty())
-            .then_some(label)
-    });
-    let has_always = always.is_some();
-    keys.extend(always);
-    let rest = ["[e] edit", "[c] comment", "[i] answer instead", "[n] no", "[?] why"];
-    keys.extend(rest.map(str::to_owned));
-    // The last line ends in `  > `; the input follows it.
-    let mut lines = vec![String::new()];
-    for key in keys {
-        let long = |line: &String| {
-            escape::columns(line) + escape::columns(&key) + 3 > columns_left(width, 4)
-        };
-        if lines.last().is_some_and(long) {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            *line += if line.is_empty() { "  " } else { "   " };
-            *line += &key;
-        }
-    }
-    (lines.join("\n") + "  > ", has_always)
-}
-
-/// The arguments with the changes that a person typed.
-fn changed(old: &Value, line: &str, question: &ApprovalRequest<'_>) -> Result<Value, Problem> {
-    if line.starts_with('{') {
-        return crate::input::json(line, "what you typed");
-    }
-    let mut all = old.as_object().cloned().unwrap_or_default();
-    for pair in split_words(line)? {
-        let (key, value) = arguments::read_pair(&pair, Some(question.call.tool()))?;
-        all.insert(key, value);
-    }
-    Ok(Value::Object(all))
-}
-
-/// The difference between two sets of arguments, line by line.
-fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usize) -> String {
-    let known = schema::parameters(question.call.tool().input_schema());
-    let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
-    let none = serde_json::Map::new();
-    let shown = |all: &Value| question.call.redact_arguments(&Arc::new(all.clone()));
-    let shown = (shown(old), shown(new));
-    let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
-    let mut out = String::new();
-    let mut side = |sign: &str, colour, key: &String, value: &Value| {
-        // A key that redaction changed holds a secret, so its value is hidden too.
-        let all = if sign == "-" { &shown.0 } else { &shown.1 };
-        let is_secret = is_secret(key) || all.get(key).is_none();
-        for line in argument(key, all.get(key).unwrap_or(value), is_secret, width).lines() {
-            let line = line.strip_prefix("    ").unwrap_or(line);
-            out += &format!("  {}\n", style::paint(colour, format_args!("{sign} {line}")));
-        }
-    };
-    for (key, value) in old.iter().filter(|(key, value)| new.get(*key) != Some(value)) {
-        side("-", BAD, key, value);
-        new.get(key).into_iter().for_each(|value| side("+", GOOD, key, value));
-    }
-    new.iter().filter(|(key, _)| !old.contains_key(*key)).for_each(|(k, v)| side("+", GOOD, k, v));
-    out
-}
-
-/// Splits a line at blanks; quotes protect blanks.
-fn split_words(line: &str) -> Result<Vec<String>, Problem> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut quote = None;
-    let mut is_word = false;
-    for c in line.chars() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '"' | '\'') => (quote, is_word) = (Some(c), true),
-            (None, c) if c.is_whitespace() => {
-                if std::mem::take(&mut is_word) {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            (_, c) => {
-                word.push(c);
-                is_word = true;
-            }
-        }
-    }
-    if quote.is_some() {
-        return Err(Problem::new("a quote is not closed").hint("add the closing quote"));
-    }
-    words.extend(is_word.then_some(word));
-    Ok(words)
-}
-
 fn indented(text: &str) -> String {
     text.lines()
         .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") })
@@ -542,7 +311,7 @@ fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::{collections::VecDeque, sync::Arc};
 
     use haft::{
         FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult,
@@ -553,7 +322,7 @@ mod tests {
     use insta::assert_snapshot;
     use serde_json::json;
 
-    use super::*;
+    use super::{edit::split_words, *};
 
     /// Prepared input lines, echoed to a screen.
     struct Script(VecDeque<&'static str>, Screen);
@@ -755,7 +524,9 @@ mod tests {
         for odd in ["Bash(x\u{200b}y)", "Bash(a\nb)", &format!("Bash({})", "x".repeat(120))] {
             let (screen, answer) =
                 ask(Asks { offer: offer(odd), ..Asks::default() }, push(), &["a"]);
-            assert!(!screen.contains("always"), "{screen}");
+            assert!(!screen.contains("[a]"), "{screen}");
+            let why = "no \"always\": the rule cannot be shown completely\n";
+            assert!(screen.contains(why), "{screen}");
             assert!(answer.is_error());
         }
     }

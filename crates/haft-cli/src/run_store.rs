@@ -60,6 +60,11 @@ impl WorkspaceRuns {
         Ok(())
     }
 
+    /// The file of a run.
+    pub(crate) fn file(&self, run: &str) -> PathBuf {
+        self.directory.join(format!("{run}.json"))
+    }
+
     pub(crate) fn store(&self) -> FileRunStore {
         FileRunStore::new(&self.directory)
     }

@@ -10,10 +10,12 @@ use std::{
     fmt::{self, Write as _},
     io::{self, IsTerminal as _, Write as _},
     sync::{
-        Mutex, MutexGuard, PoisonError, TryLockError,
+        Mutex, MutexGuard, TryLockError,
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use haft_core::sync;
 
 /// The state of the terminal. A process has one terminal, so there is one state.
 static SCREEN: Mutex<Screen> = Mutex::new(Screen { status: String::new(), questions: 0 });
@@ -66,7 +68,7 @@ fn write(text: &str) {
 }
 
 fn lock() -> MutexGuard<'static, Screen> {
-    SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
+    sync::lock(&SCREEN)
 }
 
 /// Whether stdout and stderr are a terminal.
@@ -156,8 +158,10 @@ pub(crate) fn end_echo() {
     write(&out);
 }
 
-/// Erases the status line before the process ends. Does not wait for a blocked terminal.
+/// Erases the status line and resets the terminal before the process ends. Does not wait for a
+/// blocked terminal.
 pub(crate) fn leave() {
+    crate::tty_mode::read_lines();
     let screen = match SCREEN.try_lock() {
         Ok(screen) => Some(screen),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

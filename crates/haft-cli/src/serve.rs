@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args, audit, builtin,
+    client_question::AskUserQuestions,
     error::Problem,
     host_env::HostEnv,
     input, mcp_servers, result,
@@ -47,7 +48,8 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     let waiting = WaitingCalls::open(host)?;
     let runtime = waiting.iter().try_fold(runtime, |runtime, calls| calls.sign(runtime))?;
     let runtime = audit::add(runtime, &setup)?;
-    let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
+    let approver = ClientApprover.question_tool(AskUserQuestions);
+    let runtime = setup.hooks()?.add_with(runtime, approver).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())
         .provider(Gateway::new(servers))

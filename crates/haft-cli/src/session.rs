@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    io::{self, BufRead as _, IsTerminal as _, Read},
+    io::{self, IsTerminal as _, Read},
     path::Path,
     process::ExitCode,
     sync::Arc,
@@ -21,15 +21,19 @@ use haft::{
     turn::{StopReason, TurnHandle, TurnOutput},
 };
 use haft_hooks::Hooks;
+#[cfg(feature = "mcp")]
 use haft_mcp::server::CallPeer;
 use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
+#[cfg(feature = "mcp")]
+use crate::client_question;
 use crate::{
-    audit, client_question,
+    audit,
     decisions::RecordingApprover,
     error::Problem,
-    prompt::{Keys, Prompt},
+    keyboard::Keyboard,
+    prompt::Prompt,
     screen,
     setup::Setup,
     signals::Signals,
@@ -243,6 +247,7 @@ impl Person {
     }
 
     /// Asks a question under a heading that says who asks.
+    #[cfg(feature = "mcp")]
     pub(crate) async fn ask_under(
         &self,
         heading: &str,
@@ -271,11 +276,21 @@ impl fmt::Debug for Person {
 }
 
 impl AskHandler for Person {
+    #[cfg(feature = "mcp")]
+    fn is_asked_by_approver(&self, cx: &ToolContext) -> bool {
+        CallPeer::of(cx).is_some()
+    }
+
     fn ask<'a>(
         &'a self,
         question: &'a UserQuestion,
+        #[cfg_attr(
+            not(feature = "mcp"),
+            expect(unused_variables, reason = "the client of a call")
+        )]
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<String, Failure>> {
+        #[cfg(feature = "mcp")]
         if let Some(peer) = CallPeer::of(cx) {
             return Box::pin(client_question::ask(peer, question));
         }
@@ -363,55 +378,4 @@ fn add_hooks_and_approver(
         Some(path) => hooks.add_with(runtime, RecordingApprover::new(approver, path)?),
         None => hooks.add_with(runtime, approver),
     })
-}
-
-/// The keyboard of the terminal. A thread reads continuously: input that was typed before a
-/// question can be discarded, and a waiting question can be cancelled.
-#[derive(Default)]
-struct Keyboard(Option<mpsc::Receiver<io::Result<String>>>);
-
-/// The limit on lines typed ahead; more are dropped.
-const MAX_TYPED_AHEAD_LINES: usize = 256;
-/// The longest line; a longer one is split.
-const MAX_LINE_BYTES: u64 = 1 << 20;
-/// How long the first question waits, to discard input that was typed before the command was ready.
-const TYPED_AHEAD_WAIT: Duration = Duration::from_millis(50);
-
-impl Keys for Keyboard {
-    fn discard_typed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            if self.0.is_none() {
-                self.0 = Some(typed());
-                tokio::time::sleep(TYPED_AHEAD_WAIT).await;
-            }
-            while self.0.as_mut().is_some_and(|typed| typed.try_recv().is_ok()) {}
-        })
-    }
-
-    fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>> {
-        Box::pin(async { self.0.get_or_insert_with(typed).recv().await.transpose() })
-    }
-}
-
-/// Reads lines on its own thread until the end of the process.
-fn typed() -> mpsc::Receiver<io::Result<String>> {
-    let (sender, receiver) = mpsc::channel(MAX_TYPED_AHEAD_LINES);
-    tokio::task::spawn_blocking(move || {
-        loop {
-            let mut line = Vec::new();
-            let read = io::stdin().lock().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
-            let line = match read {
-                Ok(0) => return,
-                Ok(_) => Ok(String::from_utf8_lossy(&line).into_owned()),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => Err(e),
-            };
-            let is_over = line.is_err();
-            match sender.try_send(line) {
-                Ok(()) | Err(mpsc::error::TrySendError::Full(_)) if !is_over => {}
-                _ => return,
-            }
-        }
-    });
-    receiver
 }

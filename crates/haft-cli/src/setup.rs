@@ -1,12 +1,13 @@
 //! Loads the configuration of a directory and configures a runtime with it.
 //!
 //! In: the working directory and the user's directories. Out: reloadable rules, hooks, limits, a
-//! budget. Notes are printed to stderr once. `site` finds the files.
+//! budget. Notes are printed to stderr once (`shown_notes`). `site` finds the files.
 //!
 //! FAIL CLOSED: an unreadable or invalid file stops the command before anything runs.
 
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -24,9 +25,13 @@ use crate::{
     error::Problem,
     host_env::HostEnv,
     location,
+    shown_notes::ShownNotes,
     site::Site,
     style::{self, DIM},
 };
+
+/// The mode whose note is printed every time.
+const BYPASS_MODE: &str = "`bypassPermissions`";
 
 /// The configuration of a directory.
 pub(crate) struct Setup {
@@ -39,19 +44,44 @@ pub(crate) struct Setup {
     config: Config,
     variables: BTreeMap<String, String>,
     is_quiet: bool,
+    /// What is ignored or handled differently; empty if notes are off.
+    pub(crate) notes: Vec<String>,
+    shown_notes: ShownNotes,
+    /// The user of the process.
+    person: Option<String>,
+    /// The session that calls belong to.
+    session: String,
+    /// Where the conversation is stored.
+    transcript: Option<PathBuf>,
 }
 
 impl Setup {
-    /// Loads the configuration of the working directory.
+    /// Loads the configuration of the working directory. A note is printed once, until a file
+    /// changes.
     pub(crate) fn open(host: &HostEnv, from: &args::Rules) -> Result<Self, Problem> {
+        let setup = Self::load(host, from, host.state.as_deref())?;
+        if !setup.is_quiet {
+            // Printed every time: everything may be allowed.
+            let notes = setup.notes.iter().cloned();
+            let (loud, ordinary) = notes.partition::<Vec<_>, _>(|note| note.contains(BYPASS_MODE));
+            print_notes(&loud);
+            print_notes(&setup.shown_notes.new_ones(ordinary));
+        }
+        Ok(setup)
+    }
+
+    /// The same for a command that is about the files: it prints all `notes` itself.
+    pub(crate) fn open_for_review(host: &HostEnv, from: &args::Rules) -> Result<Self, Problem> {
+        Self::load(host, from, None)
+    }
+
+    fn load(host: &HostEnv, from: &args::Rules, state: Option<&Path>) -> Result<Self, Problem> {
         let site = Site::find(host, from);
         let (loaded, covered) = site.read()?;
         let mut notes = covered.notes;
         notes.extend(loaded.notes.iter().map(|note| shown(note, &site.here)));
         notes.extend(loaded.hooks.iter().filter_map(|hook| site.partial_note(hook)));
-        if !from.quiet {
-            print_notes(&notes);
-        }
+        let shown_notes = ShownNotes::open(state, &covered.files);
         let (loader, recorder) = (site.clone(), site.clone());
         let live = ReloadableRules::with_loader(move || loader.rules())?.with_recorder(
             move |write: RuleWrite<'_>| recorder.record(write).map_err(|p| p.to_string()),
@@ -69,6 +99,11 @@ impl Setup {
             config,
             variables: host.variables.clone(),
             is_quiet: from.quiet,
+            notes: if from.quiet { Vec::new() } else { notes },
+            shown_notes,
+            person: host.person.clone(),
+            session: session_id(&host.variables),
+            transcript: None,
         })
     }
 
@@ -134,7 +169,7 @@ impl Setup {
             }
         })?;
         if !self.is_quiet {
-            print_notes(hooks.notes());
+            print_notes(&self.shown_notes.new_ones(hooks.notes().to_vec()));
         }
         Ok(hooks)
     }
@@ -158,17 +193,72 @@ impl Setup {
         let mut project = ProjectDir::new(&self.site.project);
         project.variables = self.variables.clone();
         project.context = self.loaded.context.clone();
+        project.passed_variables.clone_from(&self.loaded.hooks_env);
+        project.session = Some(self.session.clone());
+        project.transcript.clone_from(&self.transcript);
         project
     }
 
     /// Starts a run with the configured budget.
     pub(crate) fn run(&self, runtime: &Runtime) -> RunBuilder {
-        runtime
-            .run_builder()
-            .one_shot()
-            .working_directory(&self.site.here)
-            .budget(self.loaded.budget.clone())
+        let run = runtime.run_builder().one_shot().working_directory(&self.site.here);
+        self.identify(run.budget(self.loaded.budget.clone()))
     }
+
+    /// Names the user of a run, for rules, records and hooks.
+    pub(crate) fn identify(&self, run: RunBuilder) -> RunBuilder {
+        identify(run, self.person.as_deref())
+    }
+
+    /// The user, for runs that start later.
+    pub(crate) fn person(&self) -> Option<String> {
+        self.person.clone()
+    }
+
+    /// The session, for hooks.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// Sets the conversation that calls belong to: its id, and the file it is stored in.
+    pub(crate) fn set_conversation(&mut self, id: &str, transcript: PathBuf) {
+        id.clone_into(&mut self.session);
+        self.transcript = Some(transcript);
+    }
+}
+
+/// Names the user of a run.
+pub(crate) fn identify(run: RunBuilder, person: Option<&str>) -> RunBuilder {
+    match person {
+        Some(person) => run.user(person),
+        None => run,
+    }
+}
+
+/// The variable with which a program says that several commands belong to one session.
+const SESSION_VARIABLE: &str = "HAFT_SESSION_ID";
+/// The longest id that is taken from the variable.
+const MAX_SESSION_BYTES: usize = 128;
+
+/// The id of the session: that of the variable, or a new one as a random UUID.
+fn session_id(variables: &BTreeMap<String, String>) -> String {
+    let is_plain = |id: &&String| {
+        let is_safe = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+        !id.is_empty() && id.len() <= MAX_SESSION_BYTES && id.bytes().all(is_safe)
+    };
+    if let Some(given) = variables.get(SESSION_VARIABLE).filter(is_plain) {
+        return given.clone();
+    }
+    // Each state has keys of its own from the system's randomness.
+    let [high, low] = [0_u8, 1].map(|n| RandomState::new().hash_one(n));
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 48 & 0x3fff | 0x8000,
+        low & 0xffff_ffff_ffff,
+    )
 }
 
 /// A note with its location, relative to a directory.

@@ -52,6 +52,8 @@ pub(crate) struct Covered {
     pub(crate) notes: Vec<String>,
     /// The scripts of the project's hooks, as trust covers them.
     scripts: BTreeMap<PathBuf, HookScript>,
+    /// The files, as they were read.
+    pub(crate) files: Vec<ConfigFile>,
 }
 
 impl Site {
@@ -117,6 +119,7 @@ impl Site {
     }
 
     /// The configuration directory of the user.
+    #[cfg(feature = "mcp")]
     pub(crate) fn user(&self) -> Option<&Path> {
         self.user.as_deref()
     }
@@ -175,12 +178,13 @@ impl Site {
     /// Reads and merges the files.
     pub(crate) fn read(&self) -> Result<(haft::policy::PolicyConfig, Covered), Problem> {
         let files = self.files()?;
-        let covered = self.covered(&files);
+        let mut covered = self.covered(&files);
         let mut loaded = haft::policy::PolicyConfig::read(&files, &covered.options)?;
         let roots = loaded.context.roots.clone();
         for hook in &mut loaded.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
         }
+        covered.files = files;
         Ok((loaded, covered))
     }
 
@@ -211,8 +215,8 @@ impl Site {
         let home = self.home.clone();
         if let Some(trusted) = self.assumed {
             let options = LoadOptions { home, trusted, ..LoadOptions::default() };
-            let scripts = BTreeMap::new();
-            return Covered { options, is_trusted: trusted, notes: Vec::new(), scripts };
+            let (scripts, files) = (BTreeMap::new(), Vec::new());
+            return Covered { options, is_trusted: trusted, notes: Vec::new(), scripts, files };
         }
         let (book, mut notes) = self.book();
         let (mut untrusted_files, mut scripts) = (BTreeMap::new(), BTreeMap::new());
@@ -239,7 +243,7 @@ impl Site {
         // An allow rule in a file that trust does not cover would have no effect.
         let keep = local.filter(|local| !untrusted_files.contains_key(local));
         let options = LoadOptions { home, trusted: true, untrusted_files, always_file: keep };
-        Covered { options, is_trusted, notes, scripts }
+        Covered { options, is_trusted, notes, scripts, files: Vec::new() }
     }
 
     /// Reads the trust file. FAIL CLOSED: an unreadable one trusts nothing, and a note is printed.

@@ -111,14 +111,14 @@ fn known(name: &str) -> DynTool {
             json!({"subagent_type": about("agent"), "description": text(), "prompt": text()}),
             &[],
         ),
+        // Claude Code asks about both.
         "Skill" => (
-            spec.read_only().capabilities(Capabilities::NONE),
+            spec.capabilities(Capabilities::NONE),
             json!({"skill": text(), "args": text()}),
             &["skill"],
         ),
-        "TodoWrite" | "ExitPlanMode" => {
-            (spec.read_only().capabilities(Capabilities::NONE), json!({}), &[])
-        }
+        "ExitPlanMode" => (spec.capabilities(Capabilities::NONE), json!({}), &[]),
+        "TodoWrite" => (spec.read_only().capabilities(Capabilities::NONE), json!({}), &[]),
         "WebFetch" => (
             spec.read_only().capabilities([Capability::Network]),
             json!({"url": about("url"), "prompt": text()}),

@@ -11,6 +11,7 @@ use std::{
 
 use anstyle::Style;
 use haft::{FailureCode, policy::Decision, tool::ConcurrencyClass};
+use haft_core::text::shortened;
 use serde_json::Value;
 
 pub(crate) use crate::{
@@ -106,19 +107,38 @@ pub(crate) fn nearest<'a>(
     names.into_iter().filter(near).min_by_key(|name| strsim::damerau_levenshtein(wrong, name))
 }
 
-/// Writes a page for a person to stdout; at a terminal it is wrapped.
+/// Writes a page for a person to stdout; at a terminal it is wrapped. A closed pipe is no error,
+/// as in [`print`].
 pub(crate) fn print_page(text: impl fmt::Display) -> std::io::Result<()> {
+    ignore_closed_pipe(print_page_or_stop(text))
+}
+
+/// Does the same, and fails if the pipe is closed: what follows would be done unseen.
+pub(crate) fn print_page_or_stop(text: impl fmt::Display) -> std::io::Result<()> {
     match screen::page_width() {
-        Some(width) => print(layout::page(&text.to_string(), width)),
-        None => print(text),
+        Some(width) => print_or_stop(layout::page(&text.to_string(), width)),
+        None => print_or_stop(text),
     }
 }
 
-/// Writes data to stdout, unchanged.
+/// Writes data to stdout, unchanged. A pipe that its reader has closed is no error: the command
+/// ends with its own exit code, so that a `deny` read by `head -1` is not reported as success.
 pub(crate) fn print(text: impl fmt::Display) -> std::io::Result<()> {
+    ignore_closed_pipe(print_or_stop(text))
+}
+
+/// Does the same, and fails if the pipe is closed, so that work for its reader can stop.
+pub(crate) fn print_or_stop(text: impl fmt::Display) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
     write!(out, "{text}")?;
     out.flush()
+}
+
+fn ignore_closed_pipe(printed: std::io::Result<()>) -> std::io::Result<()> {
+    match printed {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// Writes JSON to stdout: on one line, or indented at a terminal.
@@ -157,10 +177,7 @@ pub(crate) fn location(pointer: &str) -> String {
 /// Sanitized and truncated text for a table column: one long name must not widen every row.
 pub(crate) fn cell(text: &str) -> String {
     let text = visible(text).replace('\n', " ");
-    match text.char_indices().nth(MAX_CELL_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    shortened(&text, MAX_CELL_CHARS)
 }
 
 /// The limit on characters of a table cell.

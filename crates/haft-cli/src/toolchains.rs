@@ -10,6 +10,7 @@ use std::{
 };
 
 use haft::policy::{SandboxSettings, SourceLocation};
+#[cfg(feature = "mcp")]
 use haft_mcp::client::{ServerConfig, ServerTransport};
 use haft_sandbox::{Access, Environment};
 use haft_tools::BuiltinTools;
@@ -138,6 +139,7 @@ fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
 pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<BuiltinTools, Problem> {
     let sandbox = &setup.loaded.sandbox;
     tools = tools.confine_unasked(sandbox.confine_unasked);
+    tools = tools.network_access(sandbox.network.clone());
     if let Some((directory, _)) = &sandbox.cgroup {
         tools = tools.cgroup(directory);
     }
@@ -204,6 +206,7 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
 }
 
 /// Shows the toolchains in the home directory to a confined MCP server, as to commands.
+#[cfg(feature = "mcp")]
 pub(crate) fn show_to(server: &mut ServerConfig, setup: &Setup) {
     let ServerTransport::Stdio(command) = &mut server.transport else { return };
     let Some(sandbox) = &mut command.sandbox else { return };

@@ -5,11 +5,12 @@
 //! it belongs to the layers.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use haft::events::{Event, EventMeta, Observer, Phase, WaitReason};
+use haft_core::sync::lock;
 use serde_json::{Value, json};
 
 use crate::style::{self, BOLD, DIM, NAME};
@@ -27,7 +28,7 @@ impl Observer for Trace {
     fn observe(&self, _: &Event) {}
 
     fn observe_at(&self, at: &EventMeta, event: &Event) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if !event.is_progress() && kept.len() < MAX_EVENTS {
             kept.push((at.clone(), event.clone()));
         }
@@ -60,7 +61,7 @@ impl Trace {
     }
 
     fn phases(&self, call: &str) -> Vec<PhaseTime> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut kept = lock(&self.0).clone();
         kept.sort_by_key(|(at, _)| at.seq);
         phases(&kept, call)
     }

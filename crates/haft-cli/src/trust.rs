@@ -9,10 +9,11 @@ use std::{
     io::{BufRead as _, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use haft::policy::{ConfigFile, TrustEntry, TrustedDirs, UntrustedReason};
+use haft_core::sync::lock;
 use haft_tools::Skills;
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ use crate::{
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     sub_agents::{self, FoundAgent, FoundAgents},
-    trust_effects::{self, TrustEffects},
+    trust_effects::TrustEffects,
     trust_file,
 };
 
@@ -79,7 +80,7 @@ fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Probl
     site.assuming(true).read()?;
     let shown = Listing::of(site, &trust_file::read(file)?)?;
     if !args.output.json {
-        style::print_page(shown.page())?;
+        style::print_page_or_stop(shown.page())?;
     }
     let changed = if shown.is_covered() {
         // Missing files are removed without a question: that only makes the result stricter.
@@ -220,7 +221,7 @@ impl Listing {
         let read = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&read);
         let skills = Skills::new().directory_with_trust(directory, move |file, content| {
-            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = lock(&list);
             list.push((file.to_owned(), content.to_vec()));
             true
         });
@@ -235,7 +236,7 @@ impl Listing {
             effects.skills.push((at.display().to_string(), format!("{}{tools}", skill.name)));
             effects.parts.push(file);
         }
-        let read = std::mem::take(&mut *read.lock().unwrap_or_else(PoisonError::into_inner));
+        let read = std::mem::take(&mut *lock(&read));
         for (path, content) in read {
             // A skill that could not be parsed is not listed, so it does not become trusted.
             if effects.parts.contains(&path) {
@@ -279,7 +280,7 @@ impl Listing {
     /// Adds a file of MCP servers.
     fn add_mcp_servers(&mut self, path: &Path, directory: PathBuf, text: &str, book: &TrustedDirs) {
         let at = path.strip_prefix(&self.entry.directory).unwrap_or(path).display().to_string();
-        match trust_effects::servers_of(text) {
+        match mcp_servers::servers_of(text) {
             Ok(servers) => {
                 let effects = TrustEffects {
                     servers: servers.into_iter().map(|server| (at.clone(), server)).collect(),

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use haft::policy::{ConfigFile, Decision, HookSpec, KeyReference, McpServerTable, Mode};
-use haft_mcp::config::{self, ConfigContext, ConfigFormat, FoundServer};
+use haft::policy::{
+    ConfigFile, Decision, HookSpec, KeyReference, McpServerTable, Mode, NetworkAccess,
+};
 
 use crate::{
     error::Problem,
-    hooks, location, proxy,
+    hooks, location, mcp_servers, proxy,
     site::Site,
     style::{self, NAME, WARN},
 };
@@ -28,7 +29,15 @@ fn widened(
         .map(|(name, location)| (at(location), format!("gets variable {name}")));
     let cgroup =
         sandbox.cgroup.iter().map(|(path, location)| (at(location), shown("runs in", path)));
-    read.chain(write).chain(variables).chain(cgroup).collect()
+    let network = sandbox.network_location.iter().filter(|_| !sandbox.network.is_none());
+    let network = network.map(|location| (at(location), format!("contacts {}", sandbox.network)));
+    read.chain(write).chain(variables).chain(network).chain(cgroup).collect()
+}
+
+/// What a rule or a tool lets its command contact.
+fn contacts(network: Option<&NetworkAccess>) -> String {
+    let network = network.filter(|network| !network.is_none());
+    network.map(|network| format!(" (contacts {network})")).unwrap_or_default()
 }
 
 /// Lists where `[model]` sends conversations, and with which key.
@@ -59,34 +68,12 @@ fn model_lines(
     lines.into_iter().map(|line| (at(location), line)).collect()
 }
 
-/// A server as a person sees it: its name, and what is started or reached. Variables are not
-/// expanded, because they may be secrets.
-fn server_line(name: &str, found: &FoundServer) -> String {
-    match &found.config {
-        Ok(config) => format!("{name}: {}", config.transport.identity()),
-        Err(why) => format!("{name}: not usable, {why}"),
-    }
-}
-
-/// The MCP servers of a file of another program.
-pub(crate) fn servers_of(text: &str) -> Result<Vec<String>, String> {
-    let found = config::read(ConfigFormat::Json, text, &ConfigContext::default());
-    let found = found.map_err(|why| why.message().to_owned())?;
-    Ok(found.iter().map(|server| server_line(&server.name, server)).collect())
-}
-
 /// The MCP servers of `haft.toml`.
 fn server_lines(
     tables: &[McpServerTable],
     at: &dyn Fn(&haft::policy::SourceLocation) -> String,
 ) -> Vec<(String, String)> {
-    let context = ConfigContext::default();
-    let line = |table: &McpServerTable| match config::read_haft(&table.name, &table.table, &context)
-    {
-        Ok(found) => server_line(&table.name, &found),
-        Err(_) => format!("{}: {}", table.name, table.table),
-    };
-    tables.iter().map(|table| (at(&table.location), line(table))).collect()
+    tables.iter().map(|table| (at(&table.location), mcp_servers::table_line(table))).collect()
 }
 
 /// What takes effect when the files of one directory are trusted.
@@ -125,7 +112,7 @@ impl TrustEffects {
             allows: allows
                 .map(|rule| {
                     let patterns: Vec<&str> = rule.matches.iter().map(|p| p.as_str()).collect();
-                    (at(&rule.location), patterns.join(", "))
+                    (at(&rule.location), patterns.join(", ") + &contacts(Some(&rule.network)))
                 })
                 .collect(),
             hooks: after.hooks.iter().map(|own| (at(&own.location), hook(own))).collect(),
@@ -133,7 +120,9 @@ impl TrustEffects {
                 .tools
                 .iter()
                 .map(|tool| {
-                    (at(&tool.location), format!("{}: {}", tool.spec.name, tool.command_text()))
+                    let contacts = contacts(tool.network.as_ref());
+                    let text = format!("{}: {}{contacts}", tool.spec.name, tool.command_text());
+                    (at(&tool.location), text)
                 })
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),

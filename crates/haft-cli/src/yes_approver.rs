@@ -11,7 +11,10 @@ use haft::{
     tool::{Effects, Operation},
 };
 
-/// The approver of `--yes`: approves everything except protected files.
+/// The call that a running command makes when it contacts a host that is not listed.
+const CONTACT: &str = "contact_host";
+
+/// The approver of `--yes`: approves everything except protected files and unlisted hosts.
 pub(crate) struct YesApprover;
 
 impl Approver for YesApprover {
@@ -36,6 +39,14 @@ impl Approver for YesApprover {
                 ApprovalResponse::Deny(Some(format!(
                     "{}; `--yes` does not answer this",
                     question.verdict.reason
+                )))
+            }
+            // The approval was given before the host was known, so it does not cover it.
+            _ if question.call.tool().name() == CONTACT => {
+                let host = question.call.arguments()["host"].as_str().unwrap_or_default();
+                ApprovalResponse::Deny(Some(format!(
+                    "`--yes` does not cover a host that was not named; name it with \
+                     `--network {host}`"
                 )))
             }
             // The approval was given before the file was known, so it does not cover it.

@@ -6,7 +6,7 @@ use std::{any::Any, future::ready, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{BoxFuture, CallProfile, Failure, Output, ToolContext, Verdict};
+use crate::{BoxFuture, CallProfile, Failure, Output, Preview, ToolContext, Verdict};
 
 /// Decoded arguments, type-erased.
 pub type Args = Box<dyn Any + Send + Sync>;
@@ -14,11 +14,16 @@ pub type Args = Box<dyn Any + Send + Sync>;
 /// A tool's body behind one pointer. Implemented here for every [`Tool`](crate::Tool) and for
 /// closures.
 ///
-/// Required are `decode` and `call`. `checks` and `guards` say beforehand whether `check` and
-/// `guard` do something. If not, the pipeline skips them without making a future.
+/// Required are `decode` and `call`. `profiles`, `checks` and `guards` say beforehand whether
+/// `profile`, `check` and `guard` do something. If not, the pipeline skips them.
 pub trait Body: Send + Sync + 'static {
     /// Decodes the frozen JSON into the body's arguments.
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
+
+    /// Returns whether `profile` does something. If not, a call does what the tool declares.
+    fn profiles(&self) -> bool {
+        true
+    }
 
     /// Returns what this call would do.
     fn profile(&self, declared: CallProfile, _args: &Args, _cx: &ToolContext) -> CallProfile {
@@ -56,6 +61,16 @@ pub trait Body: Send + Sync + 'static {
         _cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(ready(Ok(None)))
+    }
+
+    /// Returns what a person reads about the call before it is approved, if the arguments do not
+    /// show its effect.
+    fn preview<'a>(
+        &'a self,
+        _args: &'a Args,
+        _cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<Preview>> {
+        Box::pin(ready(None))
     }
 
     /// Makes the future that runs the tool. It owns its data, so that a runtime can move it.

@@ -50,7 +50,7 @@ use crate::{
 pub struct ToolContext(Arc<Inner>);
 
 struct Inner {
-    scope: Arc<Scope>,
+    scope: Scope,
     id: CallId,
     requested_name: ToolName,
     tool_name: ToolName,
@@ -67,6 +67,8 @@ struct Inner {
     /// Created on first use: most calls end without a wait.
     rare: OnceLock<Box<RareState>>,
     nested: AtomicU32,
+    /// Whether it is the context of background work, which outlives its turn.
+    is_task: bool,
     /// The call that this is an attempt of. `None` for the call itself.
     attempt_of: Option<ToolContext>,
     /// The position of the call in a journal, so that the journal need not search for it.
@@ -107,7 +109,7 @@ impl ToolContext {
 
     /// Returns the facts of the run.
     #[must_use]
-    pub fn scope(&self) -> &Arc<Scope> {
+    pub fn scope(&self) -> &Scope {
         &self.0.scope
     }
 
@@ -304,7 +306,7 @@ impl ToolContext {
     pub fn is_cancelled(&self) -> bool {
         self.0.stopped.load(Ordering::SeqCst)
             || self.0.attempt_of.as_ref().is_some_and(ToolContext::is_cancelled)
-            || self.0.host.is_cancelled()
+            || self.0.host.is_cancelled(self)
     }
 
     /// Waits until this call is cancelled.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Args, Body, BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output, Tool,
-    ToolContext, ToolSpec, Verdict, schema,
+    Args, Body, BoxFuture, CallProfile, Failure, FailureCode, IntoOutput, Manifest, Output,
+    Preview, Tool, ToolContext, ToolSpec, Verdict, schema,
 };
 
 /// How often a value is decoded again to find the location of a decode error.
@@ -99,6 +99,10 @@ impl<T: Tool> Body for Typed<T> {
         }
     }
 
+    fn profiles(&self) -> bool {
+        T::PROFILES
+    }
+
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         match args.downcast_ref() {
             Some(args) => self.0.profile(declared, args, cx),
@@ -137,6 +141,17 @@ impl<T: Tool> Body for Typed<T> {
         match args.downcast_ref() {
             Some(args) => Box::pin(self.0.guard(args, cx)),
             None => Box::pin(async { Err(wrong_type()) }),
+        }
+    }
+
+    fn preview<'a>(
+        &'a self,
+        args: &'a Args,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Option<Preview>> {
+        match args.downcast_ref() {
+            Some(args) => Box::pin(self.0.preview(args, cx)),
+            None => Box::pin(ready(None)),
         }
     }
 
@@ -184,6 +199,10 @@ fn json(args: &Args) -> Option<&Arc<Value>> {
 impl Body for Closures {
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure> {
         Ok(Box::new(Arc::clone(json)))
+    }
+
+    fn profiles(&self) -> bool {
+        self.profile.is_some()
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {

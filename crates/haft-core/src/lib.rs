@@ -24,6 +24,7 @@ mod context;
 mod progress;
 mod scope;
 mod output;
+mod preview;
 mod into_output;
 mod stream;
 mod spawn_background;
@@ -44,6 +45,8 @@ pub mod protected_names;
 pub mod private;
 #[doc(hidden)]
 pub mod sync;
+#[doc(hidden)]
+pub mod text;
 
 pub use body::{Args, Body};
 pub use bounded_buffer::BoundedBuffer;
@@ -68,6 +71,7 @@ pub use option::{
     RetryPolicy, UnknownFields, Window, parse_duration,
 };
 pub use output::{Block, Output};
+pub use preview::Preview;
 pub use private::{schemars, serde, serde_json};
 pub use profile::{CallProfile, ConcurrencyClass, Effect, Effects, Operation, ResourceKey};
 pub use progress::Progress;

@@ -30,8 +30,6 @@ pub struct Scope {
     pub cycle: u32,
     /// The taint label: the join of what the run has read so far.
     pub label: Label,
-    /// The remaining budget.
-    pub remaining_budget: RemainingBudget,
 }
 
 /// The data of one run that its tools can read.
@@ -82,13 +80,7 @@ impl Default for RunScope {
 
 impl From<RunScope> for Scope {
     fn from(run: RunScope) -> Self {
-        Self {
-            run_scope: Arc::new(run),
-            depth: 0,
-            cycle: 1,
-            label: Label::CLEAN,
-            remaining_budget: RemainingBudget::default(),
-        }
+        Self { run_scope: Arc::new(run), depth: 0, cycle: 1, label: Label::CLEAN }
     }
 }
 

@@ -6,7 +6,9 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::{CallProfile, Failure, IntoOutput, Manifest, ToolContext, ToolSpec, Verdict, schema};
+use crate::{
+    CallProfile, Failure, IntoOutput, Manifest, Preview, ToolContext, ToolSpec, Verdict, schema,
+};
 
 /// A tool with typed arguments.
 ///
@@ -53,6 +55,9 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether `guard` does something; see `CHECKS`.
     #[doc(hidden)]
     const GUARDS: bool = true;
+    /// Whether `profile` does something; see `CHECKS`.
+    #[doc(hidden)]
+    const PROFILES: bool = true;
     /// Whether the body only works in a sandboxed process. Only such a tool may declare
     /// `isolation = "required"`.
     const ISOLATED: bool = false;
@@ -84,6 +89,16 @@ pub trait Tool: Send + Sync + 'static {
         _cx: &ToolContext,
     ) -> impl Future<Output = Result<Option<Verdict>, Failure>> + Send {
         async { Ok(None) }
+    }
+
+    /// Returns what a person reads about the call before it is approved, if the arguments do not
+    /// show its effect. It must have no side effects, and is called only if a person is asked.
+    fn preview(
+        &self,
+        _args: &Self::Args,
+        _cx: &ToolContext,
+    ) -> impl Future<Output = Option<Preview>> + Send {
+        async { None }
     }
 
     /// Runs the tool.

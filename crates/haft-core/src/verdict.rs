@@ -95,6 +95,24 @@ impl Verdict {
         self
     }
 
+    /// Returns the decision about a body that runs outside of the sandbox, such as a command that
+    /// another agent starts: an allow that needs the sandbox is an ask there.
+    ///
+    /// ```
+    /// # use haft_core::{Decision, Verdict};
+    /// let confined = Verdict::allow("it runs without writes and network").confine();
+    /// assert_eq!(confined.decision, Decision::Allow);
+    /// assert_eq!(confined.unconfined_decision(), Decision::Ask);
+    /// assert_eq!(Verdict::allow("a rule allows it").unconfined_decision(), Decision::Allow);
+    /// ```
+    #[must_use]
+    pub fn unconfined_decision(&self) -> Decision {
+        match self.decision {
+            Decision::Allow if self.confined => Decision::Ask,
+            ref decision => decision.clone(),
+        }
+    }
+
     /// Returns the stricter of the two; of equals, the first. A sandboxed allow is stricter than a
     /// plain one.
     #[must_use]

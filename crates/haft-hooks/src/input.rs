@@ -10,7 +10,8 @@ pub(crate) fn base(project_dir: &ProjectDir, scope: &Scope, event: &str) -> Map<
     let run = scope.run.as_str();
     let mut input = Map::new();
     let mut put = |key: &str, value: Value| input.insert(key.to_owned(), value);
-    put("session_id", json!(scope.session.as_deref().unwrap_or(run)));
+    let session = scope.session.as_deref().or(project_dir.session.as_deref());
+    put("session_id", json!(session.unwrap_or(run)));
     put("prompt_id", json!(scope.request.as_deref().unwrap_or(run)));
     let transcript =
         project_dir.transcript.as_ref().map(|path| path.to_string_lossy().into_owned());

@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -13,6 +13,7 @@ use haft::{
     events::{Event, Observer},
     tool::{CallId, Scope, ToolName},
 };
+use haft_core::sync::lock;
 use serde_json::{Map, Value, json};
 
 use crate::{configured::ConfiguredHook, input, names::Names};
@@ -39,7 +40,7 @@ impl ExternalObserver {
     }
 
     fn calls(&self) -> MutexGuard<'_, StartedCalls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 
     fn call(&self, id: &CallId) -> Option<(Names, Arc<Value>)> {

@@ -19,10 +19,12 @@ pub struct ProjectDir {
     /// The environment of the host. Commands get only safe variables; the headers of an HTTP hook
     /// get those that the hook may use.
     pub variables: BTreeMap<String, String>,
-    /// Names of further variables that commands get.
+    /// Names of further variables that commands get. A trailing `*` matches any ending.
     pub passed_variables: Vec<String>,
     /// The context for the conditions of hooks, and the mode that hooks get.
     pub context: PolicyContext,
+    /// The session of runs that have none of their own.
+    pub session: Option<String>,
     /// The transcript of the conversation, if there is one.
     pub transcript: Option<PathBuf>,
 }
@@ -36,17 +38,25 @@ impl ProjectDir {
             variables: BTreeMap::new(),
             passed_variables: Vec::new(),
             context: PolicyContext::default(),
+            session: None,
             transcript: None,
         }
     }
 
     /// Returns the environment of a command.
     pub(crate) fn environment(&self) -> BTreeMap<&str, std::ffi::OsString> {
-        let passed_variables = self.passed_variables.iter().map(String::as_str);
-        let mut all: BTreeMap<&str, std::ffi::OsString> = SAFE_VARIABLES
-            .into_iter()
-            .chain(passed_variables)
-            .filter_map(|name| self.variables.get(name).map(|value| (name, value.into())))
+        let is_passed = |name: &str| {
+            let matches = |passed: &String| match passed.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == passed,
+            };
+            SAFE_VARIABLES.contains(&name) || self.passed_variables.iter().any(matches)
+        };
+        let mut all: BTreeMap<&str, std::ffi::OsString> = self
+            .variables
+            .iter()
+            .filter(|(name, _)| is_passed(name))
+            .map(|(name, value)| (name.as_str(), value.into()))
             .collect();
         all.insert("CLAUDE_PROJECT_DIR", self.path.clone().into());
         all.insert("HAFT_PROJECT_DIR", self.path.clone().into());

@@ -47,10 +47,11 @@ pub(crate) fn write(
             }
         }
     });
-    let (checks, guards) = (check.is_some(), guard.is_some());
+    let (checks, guards, profiles) = (check.is_some(), guard.is_some(), profile.is_some());
     quote! {
         const CHECKS: bool = #checks;
         const GUARDS: bool = #guards;
+        const PROFILES: bool = #profiles;
 
         #spec #profile #check #guard
     }

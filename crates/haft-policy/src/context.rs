@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use serde::Serialize;
 
-use crate::path_resolver::{FsPathResolver, PathResolver};
+use crate::{
+    network::NetworkAccess,
+    path_resolver::{FsPathResolver, PathResolver},
+};
 
 /// The context that rules are evaluated in.
 #[derive(Debug, Clone)]
@@ -20,6 +23,8 @@ pub struct PolicyContext {
     pub resolver: Arc<dyn PathResolver>,
     /// The kinds of arguments that the schema does not declare: by tool, by argument.
     pub argument_kinds: BTreeMap<String, BTreeMap<String, ArgumentKind>>,
+    /// What commands may contact, whatever rule allows them.
+    pub network: NetworkAccess,
     /// The file that "always" writes to; `None` if it must not be offered.
     pub rules_file: Option<PathBuf>,
 }
@@ -32,6 +37,7 @@ impl Default for PolicyContext {
             home: None,
             resolver: Arc::new(FsPathResolver),
             argument_kinds: BTreeMap::new(),
+            network: NetworkAccess::none(),
             rules_file: None,
         }
     }

@@ -5,11 +5,14 @@ use std::{
     sync::LazyLock,
 };
 
-use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
+use haft_core::{
+    CallProfile, Capability, Decision, Effect, Effects, Operation, Permission, Scope, Verdict,
+};
 use haft_shell::{CommandEffect, Kind};
+use serde_json::Value;
 
 use super::{
-    HidesRevision, Policy, PolicyRequest,
+    HidesRevision, Policy, PolicyRequest, PolicyTool,
     context::PolicyContext,
     facts::{self, Facts, Part},
     path_resolver::{start, works_in},
@@ -35,6 +38,23 @@ impl Policy for DefaultPolicy {
 
     fn hides_revision(&self) -> Option<HidesRevision> {
         Some(HidesRevision::NOTHING)
+    }
+}
+
+impl DefaultPolicy {
+    /// Returns the verdict on every call of a tool that does what it declares, if the call is
+    /// allowed whatever its arguments are and wherever the run works.
+    #[must_use]
+    pub fn always_allows(tool: PolicyTool<'_>, declared: &CallProfile) -> Option<Verdict> {
+        let has_target = |effects: &[Effect]| effects.iter().any(|effect| effect.target.is_some());
+        let names_files = tool.traits().is_marked()
+            || matches!(&declared.effects, Effects::Declared(effects) if has_target(effects));
+        if names_files {
+            return None;
+        }
+        let (arguments, scope) = (Value::Null, Scope::default());
+        let call = PolicyRequest::new(tool, &arguments, declared, &scope);
+        Some(by_default(&call, &NO_RULES, None)).filter(|v| v.decision == Decision::Allow)
     }
 }
 

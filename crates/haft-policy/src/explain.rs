@@ -87,6 +87,9 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.verdict.decision.as_str(), self.verdict.reason)?;
         write!(f, "\n  decided by  {}", self.verdict.source)?;
+        if self.verdict.confined {
+            write!(f, "\n  holds only  in haft's sandbox; outside of it, it needs approval")?;
+        }
         for (at, risk) in self.touches.iter().enumerate() {
             write!(f, "\n  {}  {risk}", if at == 0 { "touches   " } else { "          " })?;
         }

@@ -1,5 +1,8 @@
 //! Globs over one text, the only glob engine: names of tools, hosts, arguments, and the steps of
 //! paths. [`Style`] says which characters are special.
+//!
+//! Our own code, because rules must know whether one glob covers another, which the glob crates
+//! do not say.
 
 /// A glob over one text.
 #[derive(Debug, Clone, PartialEq, Eq)]

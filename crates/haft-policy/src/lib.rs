@@ -15,6 +15,8 @@ mod explain;
 mod facts;
 mod files;
 mod glob;
+mod host;
+mod network;
 mod save_rules;
 mod lint;
 mod origin;
@@ -48,6 +50,7 @@ pub use self::{
     },
     glob::NameGlob,
     lint::{Finding, FindingKind},
+    network::{HostEntry, NetworkAccess, NetworkEntryError},
     path_guard::PathGuard,
     path_resolver::{FsPathResolver, LexicalResolver, PathResolver, Storage},
     pattern::{PathBase, Pattern, PatternError, PatternErrorKind, Ternary},

@@ -165,7 +165,14 @@ impl Rules {
             let (location, kind) = (rule.location.clone(), FindingKind::WayAround);
             Some(Finding { location, kind, message, hint, other_rule: None })
         };
-        enabled.filter_map(find).collect()
+        let mut found: Vec<Finding> = Vec::new();
+        for finding in enabled.filter_map(find) {
+            // Two rules about one program have the same ways around them.
+            if !found.iter().any(|known| known.message == finding.message) {
+                found.push(finding);
+            }
+        }
+        found
     }
 }
 
@@ -255,7 +262,7 @@ impl<'r> Lint<'r> {
             &rule.location,
             FindingKind::Contradictory,
             format!("`{pattern}` is allowed here, but another rule decides `{word}`, which wins"),
-            "remove one of the two",
+            "remove the allow, which has no effect, or narrow the other rule",
             Some(&other.location),
         );
         true
@@ -281,8 +288,13 @@ impl<'r> Lint<'r> {
         let restricts = rule.decision != Decision::Allow;
         let is_needed =
             restricts && rule.location.is_json() && rule.location.file != other.location.file;
-        let hint =
-            if is_needed { "keep it: Claude Code does not read the other file" } else { hint };
+        let hint = if !is_needed {
+            hint
+        } else if other.location.is_json() {
+            "keep it: other people may not have the other file"
+        } else {
+            "keep it: Claude Code does not read the other file"
+        };
         self.report(&rule.location, FindingKind::Shadowed, message, hint, Some(&other.location));
     }
 
@@ -357,6 +369,10 @@ impl<'r> Lint<'r> {
         let rewrites = matches!(rule.decision, Decision::Allow | Decision::Ask);
         if !rule.rewrite.is_empty() && !rewrites {
             let message = format!("`rewrite` has no effect in a rule that decides `{word}`");
+            none(message, "remove it: the call does not run");
+        }
+        if !rule.network.is_none() && !rewrites {
+            let message = format!("`network` has no effect in a rule that decides `{word}`");
             none(message, "remove it: the call does not run");
         }
         if rule.priority != DEFAULT_PRIORITY && !self.overlaps_same_decision(at, rule) {

@@ -103,7 +103,7 @@ pub struct PolicyFingerprint {
 /// that have a second name.
 pub trait FileRules {
     /// Returns whether a rule denies reading or writing a file, or asks about such files.
-    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Arc<Scope>) -> bool;
+    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Scope) -> bool;
 
     /// Returns whether a rule denies or asks about an open file under another name (hard link) than
     /// this path.
@@ -112,7 +112,7 @@ pub trait FileRules {
         operation: Operation,
         path: &Path,
         file: &HardLinkedFile,
-        scope: &Arc<Scope>,
+        scope: &Scope,
     ) -> OtherNames;
 
     /// Returns the paths that deny rules match, below these directories and elsewhere. `now` is the
@@ -123,7 +123,7 @@ pub trait FileRules {
     fn denied_paths(
         &self,
         roots: &[PathBuf],
-        scope: &Arc<Scope>,
+        scope: &Scope,
         now: &dyn Fn() -> Instant,
     ) -> Result<DeniedPaths, DeniedPathsUnknown>;
 
@@ -131,6 +131,14 @@ pub trait FileRules {
     /// ([`PROTECTED`](haft_core::protected_names::PROTECTED)) unless a rule names it. Only then may
     /// a call that it allows change one.
     fn asks_about_protected(&self) -> bool;
+
+    /// Returns whether a rule that names hosts denies or asks about this one. It is asked about
+    /// hosts that a running command contacts.
+    ///
+    /// FAIL CLOSED: by default every host is restricted.
+    fn is_host_restricted(&self, _host: &str, _scope: &Scope) -> bool {
+        true
+    }
 }
 
 /// Suggests the rules that "always" would write, and saves them.
@@ -138,6 +146,22 @@ pub trait RuleStore {
     /// Returns the rules that "always" would write for this call, if they can be shown in full and
     /// would allow nothing that was not shown.
     fn suggest_for(&self, request: &PolicyRequest<'_>) -> Option<SuggestedRules>;
+
+    /// Returns the rules for all files of the directory, if the call is about one file.
+    fn suggest_for_directory(&self, _request: &PolicyRequest<'_>) -> Option<SuggestedRules> {
+        None
+    }
+
+    /// Returns why [`suggest_for`](Self::suggest_for) returns nothing, for a person.
+    fn why_not_suggested(&self, _request: &PolicyRequest<'_>) -> Option<String> {
+        None
+    }
+
+    /// Returns the rule for all calls of the tool about the same file, if the call is about one
+    /// file. An answer for the session covers these calls.
+    fn file_rule(&self, _request: &PolicyRequest<'_>) -> Option<String> {
+        None
+    }
 
     /// Writes the suggested rules to their file and activates them.
     ///

@@ -6,13 +6,13 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, RwLock},
     time::Instant,
 };
 
 use haft_core::{
     BoxError, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinkedFile, Operation,
-    OtherNames, Scope, Verdict,
+    OtherNames, Scope, Verdict, sync,
 };
 use serde_json::Value;
 
@@ -71,12 +71,12 @@ impl ReloadableRules {
     /// Returns the rules in force.
     #[must_use]
     pub fn current(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&sync::read(&self.rules))
     }
 
     /// Activates other rules.
     pub fn replace(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *sync::write(&self.rules) = Arc::new(rules);
     }
 
     /// Loads the rules again and activates them.
@@ -84,7 +84,7 @@ impl ReloadableRules {
     /// # Errors
     /// Fails if they cannot be loaded; the old ones then stay in force.
     pub fn reload(&self) -> Result<(), Error> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = sync::lock(&self.turn);
         self.reload_in_turn()
     }
 
@@ -165,7 +165,7 @@ impl Policy for ReloadableRules {
 }
 
 impl FileRules for ReloadableRules {
-    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Scope) -> bool {
         self.current().is_path_denied(operation, file, scope)
     }
 
@@ -174,7 +174,7 @@ impl FileRules for ReloadableRules {
         operation: Operation,
         path: &Path,
         file: &HardLinkedFile,
-        scope: &Arc<Scope>,
+        scope: &Scope,
     ) -> OtherNames {
         self.current().other_names(operation, path, file, scope)
     }
@@ -182,10 +182,14 @@ impl FileRules for ReloadableRules {
     fn denied_paths(
         &self,
         roots: &[PathBuf],
-        scope: &Arc<Scope>,
+        scope: &Scope,
         now: &dyn Fn() -> Instant,
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         self.current().denied_paths(roots, scope, now)
+    }
+
+    fn is_host_restricted(&self, host: &str, scope: &Scope) -> bool {
+        self.current().is_host_restricted(host, scope)
     }
 
     fn asks_about_protected(&self) -> bool {
@@ -200,8 +204,21 @@ impl RuleStore for ReloadableRules {
         self.current().suggest_for(request)
     }
 
+    fn suggest_for_directory(&self, request: &PolicyRequest<'_>) -> Option<SuggestedRules> {
+        self.load.as_ref()?;
+        self.current().suggest_for_directory(request)
+    }
+
+    fn why_not_suggested(&self, request: &PolicyRequest<'_>) -> Option<String> {
+        self.current().why_not_suggested(request)
+    }
+
+    fn file_rule(&self, request: &PolicyRequest<'_>) -> Option<String> {
+        self.current().file_rule(request)
+    }
+
     fn save(&self, suggested: &SuggestedRules) -> Result<(), Error> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = sync::lock(&self.turn);
         if self.load.is_none() {
             return Err(Error::new(
                 ErrorKind::Unsupported,

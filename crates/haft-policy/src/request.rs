@@ -32,7 +32,7 @@ pub struct PolicyRequest<'a> {
     /// What the call would do.
     pub profile: &'a CallProfile,
     /// The run that it belongs to, its user and its working directory.
-    pub scope: &'a Arc<Scope>,
+    pub scope: &'a Scope,
     /// What the run has read.
     pub taint: &'a Arc<TaintTracker>,
     /// The arguments that a person supplied because a policy required them.
@@ -98,7 +98,7 @@ impl<'a> PolicyRequest<'a> {
         tool: PolicyTool<'a>,
         arguments: &'a Value,
         profile: &'a CallProfile,
-        scope: &'a Arc<Scope>,
+        scope: &'a Scope,
     ) -> Self {
         Self {
             tool,

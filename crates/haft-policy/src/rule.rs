@@ -9,7 +9,7 @@ use haft_core::Decision;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{context::ArgumentKind, pattern::Pattern, request::Subject};
+use super::{context::ArgumentKind, network::NetworkAccess, pattern::Pattern, request::Subject};
 
 /// One rule.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub struct Rule {
     pub even_tainted: bool,
     /// Arguments that a matching call gets, overriding the model's.
     pub rewrite: Map<String, Value>,
+    /// What a matching command may contact in addition.
+    pub network: NetworkAccess,
     /// Calls that the rule must match or must not match; checked when it is loaded.
     pub examples: Vec<Example>,
     /// Whether it is active.
@@ -58,6 +60,7 @@ impl Rule {
             subject: Subject::Any,
             even_tainted: false,
             rewrite: Map::new(),
+            network: NetworkAccess::none(),
             examples: Vec::new(),
             enabled: true,
             location: SourceLocation::default(),

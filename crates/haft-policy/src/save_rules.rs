@@ -190,6 +190,7 @@ fn is_same(rule: &Rule, text: &str) -> bool {
         && rule.matches.iter().all(|pattern| pattern.as_str() == text)
         && rule.except.is_empty()
         && rule.rewrite.is_empty()
+        && rule.network.is_none()
         && rule.subject == Subject::Any
         && rule.enabled
 }

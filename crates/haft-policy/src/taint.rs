@@ -10,12 +10,12 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU8, AtomicU16, Ordering},
     },
 };
 
-use haft_core::{CallId, Confidentiality, Label, ToolName, Trust, host::RandomState};
+use haft_core::{CallId, Confidentiality, Label, ToolName, Trust, host::RandomState, sync::lock};
 
 use serde_json::Value;
 
@@ -29,6 +29,9 @@ use super::{
 pub struct TaintTracker {
     /// The join of all labels, as `Label::to_bits`, so that it is read without the lock.
     label: AtomicU8,
+    /// The labels that were read, one bit each. Reading a trusted, public or internal result again
+    /// changes nothing, so it needs no lock.
+    labels_read: AtomicU16,
     own: Mutex<Inner>,
     /// The tracker of the parent run, which records the same.
     over: Option<Arc<TaintTracker>>,
@@ -53,7 +56,35 @@ struct Inner {
 
 impl Default for TaintTracker {
     fn default() -> Self {
-        Self { label: AtomicU8::new(Label::CLEAN.to_bits()), own: Mutex::default(), over: None }
+        Self {
+            label: AtomicU8::new(Label::CLEAN.to_bits()),
+            labels_read: AtomicU16::new(0),
+            own: Mutex::default(),
+            over: None,
+        }
+    }
+}
+
+impl TaintTracker {
+    /// Returns the tracker of a run about which nothing is known: it may have read anything.
+    #[must_use]
+    pub fn unknown() -> Arc<Self> {
+        let label = Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Secret };
+        let (call, tool) = (CallId::from("unknown"), ToolName::from("unknown"));
+        let taint = Taint { call, tool, origin: None, label };
+        let own = Inner {
+            label,
+            private: true,
+            taints: vec![taint.clone()],
+            forgotten: Some(taint),
+            too_many: true,
+            ..Inner::default()
+        };
+        Arc::new(Self {
+            label: AtomicU8::new(label.to_bits()),
+            own: Mutex::new(own),
+            ..Self::default()
+        })
     }
 }
 
@@ -164,6 +195,7 @@ impl TaintTracker {
         let own = over.lock().clone();
         Self {
             label: AtomicU8::new(own.label.to_bits()),
+            labels_read: AtomicU16::new(0),
             own: Mutex::new(own),
             over: Some(Arc::clone(over)),
         }
@@ -180,6 +212,17 @@ impl TaintTracker {
         if reading.label == Label::CLEAN {
             return;
         }
+        let bit = 1 << (reading.label.trust as u16 * 3 + reading.label.confidentiality as u16);
+        if !is_bad(reading.label) && self.labels_read.load(Ordering::Acquire) & bit != 0 {
+            return;
+        }
+        self.read_new(reading, text);
+        self.labels_read.fetch_or(bit, Ordering::Release);
+    }
+
+    /// Records a result whose label may be new, or whose text is kept.
+    #[inline(never)]
+    fn read_new(&self, reading: Reading<'_>, text: &str) {
         // A text shorter than any traced value cannot contain one.
         let kept = (reading.label.trust == Trust::Untrusted && text.len() >= MIN_TEXT_BYTES)
             .then(|| tail(text, MAX_UNTRUSTED_BYTES));
@@ -336,7 +379,7 @@ impl TaintTracker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.own)
     }
 }
 
@@ -344,8 +387,7 @@ impl Inner {
     fn read(&mut self, reading: Reading<'_>, text: Option<&str>, is_whole: bool) {
         let label = reading.label;
         let joined = self.label.join(label);
-        let is_bad =
-            label.trust == Trust::Untrusted || label.confidentiality == Confidentiality::Secret;
+        let is_bad = is_bad(label);
         let is_known = |t: &Taint| {
             (&t.tool, t.origin.as_deref(), t.label) == (reading.tool, reading.origin, label)
         };
@@ -382,6 +424,11 @@ impl Inner {
         let Taint { tool, origin, label, .. } = reading.taint();
         Arc::clone(self.last.insert(Arc::new(Source { tool, origin, label })))
     }
+}
+
+/// Whether results with this label are named, one by one.
+fn is_bad(label: Label) -> bool {
+    label.trust == Trust::Untrusted || label.confidentiality == Confidentiality::Secret
 }
 
 /// The end of a text, truncated to a number of bytes.

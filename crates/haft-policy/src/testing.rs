@@ -17,7 +17,7 @@ pub(crate) struct TestCall {
     traits: ToolTraits,
     arguments: Value,
     profile: CallProfile,
-    scope: Arc<Scope>,
+    scope: Scope,
 }
 
 impl TestCall {
@@ -67,7 +67,7 @@ pub(crate) fn call_in(
         schema,
         traits: ToolTraits::default(),
         arguments,
-        scope: Arc::new(scope),
+        scope,
     }
 }
 

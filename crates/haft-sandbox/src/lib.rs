@@ -62,6 +62,7 @@ mod exit;
 mod finding;
 mod helper_program;
 mod obstacles;
+mod pass_file;
 mod sandbox;
 mod running;
 mod protocol;
@@ -82,7 +83,7 @@ pub use self::{
     finding::{DoctorFinding, ExpectedResult, ObservedResult},
     helper_program::Helper,
     obstacles::{Obstacle, ObstacleCause},
-    profile::{DeniedFiles, Network, ProcessLimits, Profile, ReadableFiles},
+    profile::{DeniedFiles, Network, PROXY_PORT, ProcessLimits, Profile, ReadableFiles},
     running::{
         ProcessChunk, ProcessFacts, ProcessPipes, ProcessResult, ProcessStream, RunningProcess,
     },

@@ -78,9 +78,16 @@ pub enum Network {
     /// No socket can be opened.
     #[default]
     None,
+    /// Only a proxy: a listening socket on loopback, in a network namespace of its own, which
+    /// [`RunningProcess::take_listener`](crate::RunningProcess::take_listener) returns. Nothing
+    /// else is reachable. Needs namespaces: without them the launch fails.
+    Proxy,
     /// TCP and UDP of the host. No Unix sockets of other programs.
     Host,
 }
+
+/// The port of the listening socket of [`Network::Proxy`], on `127.0.0.1` of its namespace.
+pub const PROXY_PORT: u16 = 3128;
 
 /// Resource limits of one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

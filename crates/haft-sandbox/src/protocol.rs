@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Exit, ExitReason, Level, ProcessLimits, Profile, RefusedChange, Tier};
 
 /// The protocol version. Increase it with every incompatible change.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// The first argument of a program that is started as the helper.
 pub(crate) const HELPER_ARGUMENT: &str = "haft-sandbox-helper-v1";
 /// Size limit of the orders. The system does not accept more arguments either.
@@ -78,7 +78,8 @@ pub(crate) struct Scene {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The program runs, and this is enforced.
+    /// The program runs, and this is enforced. If it has a proxy, the file descriptor of the
+    /// listening socket comes with this line.
     Started(Tier),
     /// Nothing ran.
     Refused { step: String, message: String, fault: Fault },

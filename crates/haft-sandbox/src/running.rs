@@ -6,7 +6,7 @@
 //!
 //! INVARIANT: output is always read, kept or not, so no process blocks on a full pipe.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use haft_core::BoundedBuffer;
 use serde::Serialize;
@@ -139,6 +139,7 @@ pub struct RunningProcess {
     pub(crate) is_finished: bool,
     pub(crate) last: Option<(Exit, ExitReason, Duration, Duration, u64)>,
     pub(crate) refused: Vec<RefusedChange>,
+    pub(crate) listener: Option<OwnedFd>,
 }
 
 /// Time to drain the pipes after the helper has exited. All writers are gone by then, so this only
@@ -165,6 +166,18 @@ impl RunningProcess {
     #[must_use]
     pub fn tier(&self) -> &Tier {
         &self.tier
+    }
+
+    /// Takes the socket that listens inside the network namespace of the command, if its profile
+    /// has [`Network::Proxy`](crate::Network::Proxy). It does not block.
+    ///
+    /// # Errors
+    /// Fails if the socket cannot be set to nonblocking mode.
+    pub fn take_listener(&mut self) -> io::Result<Option<std::net::TcpListener>> {
+        let Some(listener) = self.listener.take() else { return Ok(None) };
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        Ok(Some(listener))
     }
 
     /// Waits for the next chunk of output. Returns `None` after the end. Cancel safe.

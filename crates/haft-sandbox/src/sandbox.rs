@@ -15,13 +15,14 @@ use std::{
 
 use haft_core::BoundedBuffer;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::AsyncWriteExt as _,
     net::{UnixStream, unix::pipe},
 };
 
 use crate::{
     Command, Error, ErrorKind, Helper, Level, Obstacle, ProcessPipes, Profile, RunningProcess,
     Tier, exhausted, obstacles,
+    pass_file::{receive, send_file},
     protocol::{
         Act, Fault, HELPER_ARGUMENT, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES,
         PIPED_INPUT, Report, Run, VERSION,
@@ -354,12 +355,12 @@ impl Sandbox {
             is_finished: false,
             last: None,
             refused: Vec::new(),
+            listener: None,
         };
-        let head = head(&text, input);
         let exchange = async {
             // A helper that refuses does not read everything. Its report says why, so the write
             // error is ignored.
-            let _ = running.control.write_all(&head).await;
+            let _ = running.control.write_all(&head(&text, input)).await;
             let _ = match input {
                 Input::Bytes(bytes) => running.control.write_all(bytes).await,
                 Input::Pipe(file) => send_file(&running.control, file).await,
@@ -414,20 +415,6 @@ fn head(orders: &[u8], input: Input<'_>) -> Vec<u8> {
     [lengths.as_flattened(), orders].concat()
 }
 
-/// Sends one byte with a file descriptor.
-async fn send_file(control: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    let send = || {
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let files = [file];
-        ancillary.push(SendAncillaryMessage::ScmRights(&files));
-        let data = [io::IoSlice::new(&[0])];
-        sendmsg(control, &data, &mut ancillary, SendFlags::empty()).map_err(io::Error::from)
-    };
-    control.async_io(tokio::io::Interest::WRITABLE, send).await.map(drop)
-}
-
 fn kind(fault: Fault) -> ErrorKind {
     match fault {
         Fault::Machine => ErrorKind::Launch,
@@ -472,8 +459,11 @@ async fn first_report(running: &mut RunningProcess) -> Option<Report> {
         if running.received.len() > 1 << 20 {
             return None;
         }
-        match running.control.read(&mut buffer).await {
-            Ok(n @ 1..) => running.received.extend_from_slice(&buffer[..n]),
+        match receive(&running.control, &mut buffer).await {
+            Ok((n @ 1.., file)) => {
+                running.received.extend_from_slice(&buffer[..n]);
+                running.listener = file.or(running.listener.take());
+            }
             _ => return None,
         }
     }

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::{
     BoxFuture, Capabilities, Confidentiality, Effects, Failure, Interrupt, Label, Tool,
-    ToolContext, ToolSpec, Trust,
+    ToolContext, ToolSpec, Trust, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,6 +34,14 @@ pub trait AskHandler: fmt::Debug + Send + Sync + 'static {
         question: &'a UserQuestion,
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<String, Failure>>;
+
+    /// Returns whether an approver of the runtime shows the question of this call, and answers in
+    /// place of the tool (`ApprovalResponse::ReplaceResult`, with
+    /// [`answer_text`](UserQuestion::answer_text)). The call then waits before its body, so that it
+    /// can be parked and finished by another process.
+    fn is_asked_by_approver(&self, _cx: &ToolContext) -> bool {
+        false
+    }
 }
 
 /// A question for the user.
@@ -45,6 +53,17 @@ pub struct UserQuestion {
     /// Answers to choose from. The user may always answer something else.
     #[serde(default)]
     pub choices: Vec<String>,
+}
+
+impl UserQuestion {
+    /// Returns the result of a call that the user answered with `answer`.
+    #[must_use]
+    pub fn answer_text(answer: &str) -> String {
+        match answer.trim() {
+            "" => "(The user gave an empty answer.)".to_owned(),
+            answer => answer.chars().take(MAX_ANSWER_CHARS).collect(),
+        }
+    }
 }
 
 /// The tool `ask_user`.
@@ -73,8 +92,6 @@ impl Tool for AskUser {
     type Args = UserQuestion;
     type Output = String;
 
-    const GUARDS: bool = false;
-
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "ask_user",
@@ -99,14 +116,14 @@ impl Tool for AskUser {
         check_question(args)
     }
 
+    async fn guard(&self, _: &UserQuestion, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
+        let is_asked = self.handler.is_asked_by_approver(cx);
+        Ok(is_asked.then(|| Verdict::ask("the user answers this call")))
+    }
+
     async fn call(&self, args: UserQuestion, cx: &ToolContext) -> Result<String, Failure> {
         check_question(&args)?;
-        let answer = self.handler.ask(&args, cx).await?;
-        let answer = answer.trim();
-        Ok(match answer {
-            "" => "(The user gave an empty answer.)".to_owned(),
-            answer => answer.chars().take(MAX_ANSWER_CHARS).collect(),
-        })
+        Ok(UserQuestion::answer_text(&self.handler.ask(&args, cx).await?))
     }
 }
 

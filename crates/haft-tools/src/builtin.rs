@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft::policy::CommandTool;
+use haft::policy::{CommandTool, NetworkAccess};
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Access, Environment, Helper, Profile, Sandbox, Workspace};
 
 use crate::{
-    AskUser, Fetch, files,
+    AskUser, Fetch, NetworkLimits, Resolve, files,
     process::{self, Boundary, ProcessOptions},
 };
 
@@ -93,9 +93,29 @@ impl BuiltinTools {
         self
     }
 
-    /// Lets shell commands use the network. Read-only commands still cannot.
-    pub fn network(mut self) -> Self {
-        self.processes.network = true;
+    /// Lets shell commands use the whole network, without a filter. Read-only commands still
+    /// cannot.
+    pub fn network(self) -> Self {
+        self.network_access(NetworkAccess::all())
+    }
+
+    /// Lets shell commands contact these hosts, through a proxy that checks every host. A host that
+    /// is not listed needs approval at its first contact, and is refused without an approver. It
+    /// needs the tier `namespaces`, except for all hosts. Read-only commands have no network.
+    pub fn network_access(mut self, access: NetworkAccess) -> Self {
+        self.processes.network.access = access;
+        self
+    }
+
+    /// Sets the bounds on the network traffic of one command.
+    pub fn network_limits(mut self, limits: NetworkLimits) -> Self {
+        self.processes.network.limits = limits;
+        self
+    }
+
+    /// Replaces the DNS resolver of the proxy. Its answers are checked like all others.
+    pub fn network_resolver(mut self, resolver: impl Resolve) -> Self {
+        self.processes.network.resolver = Arc::new(resolver);
         self
     }
 
@@ -105,6 +125,21 @@ impl BuiltinTools {
     pub fn confine_unasked(mut self, confine: bool) -> Self {
         self.processes.settings.confine_unasked = confine;
         self
+    }
+
+    /// Makes tools whose calls are only explained, with `Turn::explain`: programs are looked up
+    /// once. `shell` runs nothing.
+    pub fn explain_only(mut self) -> Self {
+        self.processes.settings.explains_only = true;
+        self
+    }
+
+    /// The same for shell commands that another program runs outside of the sandbox: none is
+    /// allowed because it would be confined, and no sandbox is needed.
+    pub fn judge_only(mut self) -> Self {
+        self.processes.settings.confine_unasked = false;
+        self.processes.settings.runs_elsewhere = true;
+        self.explain_only()
     }
 
     /// Lets commands read a directory outside the workspace, such as a toolchain in the home

@@ -7,6 +7,7 @@
 
 mod working_directory;
 mod files;
+mod network;
 mod process;
 mod fetch;
 mod ask;
@@ -15,13 +16,16 @@ mod builtin;
 
 pub use self::ask::{AskHandler, AskUser, UserQuestion};
 pub use self::builtin::BuiltinTools;
-pub use self::fetch::{Fetch, FetchArgs, InvalidHostError, Resolve, SystemResolver};
+pub use self::fetch::{Fetch, FetchArgs};
+pub use self::network::{InvalidHostError, NetworkLimits, Resolve, SystemResolver};
 pub use self::skills::{Skill, SkillFinding, SkillGrants, Skills};
 
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/builtin-tools.md")]
     mod builtin {}
+    #[doc = include_str!("../../../docs/guide/network.md")]
+    mod network {}
     #[doc = include_str!("../../../docs/guide/skills.md")]
     mod skills {}
 }

@@ -52,7 +52,7 @@ async fn check_task(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let turn = cx.host().and_then(|host| host.downcast::<TurnCore>().ok()).ok_or_else(|| {
         Failure::new(FailureCode::NotRun, "background tasks are not available here")
     })?;
-    let background = &turn.inner.background;
+    let background = &turn.run.inner.background;
     let Some(id) = args["task_id"].as_str() else {
         return Ok(Output::json(json!({"tasks": background.tasks(&turn.run)})));
     };
@@ -83,7 +83,7 @@ async fn wait_for_end(
     entry: &Arc<TaskEntry>,
     limit: Duration,
 ) {
-    let clock = &*turn.inner.clock;
+    let clock = &*turn.run.inner.clock;
     let mut late = clock.sleep_until(crate::host_code::after(clock.now(), limit));
     loop {
         let changed = background.changed.notified();

@@ -65,6 +65,7 @@ pub(crate) fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::
 pub(crate) struct Anchor {
     moment: Instant,
     date: SystemTime,
+    fresh_until: Instant,
 }
 
 impl Anchor {
@@ -73,12 +74,14 @@ impl Anchor {
 
     /// Queries a clock. It may be the host's code, so no lock is held meanwhile.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
-        Self { moment: clock.now(), date: clock.wall() }
+        let moment = clock.now();
+        let fresh_until = after(moment, Self::MAX_ANCHOR_AGE);
+        Self { moment, date: clock.wall(), fresh_until }
     }
 
     /// Returns whether it is recent enough for a moment.
     pub(crate) fn is_fresh(&self, moment: Instant) -> bool {
-        moment.saturating_duration_since(self.moment) < Self::MAX_ANCHOR_AGE
+        moment < self.fresh_until
     }
 
     /// Returns the wall-clock time of a moment.

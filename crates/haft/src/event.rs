@@ -17,7 +17,7 @@ use haft_policy::Explanation;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::stream::{Hub, Numbered};
+use self::stream::{Hub, Numbered, Rank};
 pub use self::{
     meta::{EventMeta, EventRecord, EventSource},
     stream::{EventStream, Lagged, StreamItem},
@@ -425,15 +425,19 @@ impl Events {
     #[cold]
     #[inline(never)]
     fn emit_made(&self, who: impl FnOnce() -> Arc<EventSource>, event: impl FnOnce() -> Event) {
-        self.emit(who(), event());
+        let mut event = Some(event());
+        self.emit(who(), &mut event);
     }
 
-    fn emit(&self, who: Arc<EventSource>, mut event: Event) {
-        event.redact(&self.redactor);
-        // Shared only if a stream buffers it.
-        match self.hub.emit(&*self.clock, who, event) {
-            Numbered::Kept(record) => self.notify_observers(&record.at, &record.event),
-            Numbered::Alone(at, event) => self.notify_observers(&at, &event),
+    /// Emits an event. It is taken only if a stream buffers it, because it is large.
+    fn emit(&self, who: Arc<EventSource>, event: &mut Option<Event>) {
+        let Some(made) = event else { return };
+        made.redact(&self.redactor);
+        let rank = Rank::of(made);
+        match (self.hub.emit(&*self.clock, who, rank, event), event) {
+            (Numbered::Kept(record), _) => self.notify_observers(&record.at, &record.event),
+            (Numbered::Alone(at), Some(event)) => self.notify_observers(&at, event),
+            (Numbered::Alone(_), None) => {}
         }
     }
 

@@ -147,9 +147,9 @@ pub mod tool {
         CallProfile, CancellationToken, Capabilities, Capability, ConcurrencyClass, Dependency,
         DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, Interrupt,
         IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest, Operation,
-        OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit, RetryHint,
-        RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr, StreamOutput,
-        TextError, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window,
+        OutputChunk, Permission, Preview, Progress, Rate, RateError, ResourceKey, ResultLimit,
+        RetryHint, RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr,
+        StreamOutput, TextError, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window,
         parse_duration,
     };
 }

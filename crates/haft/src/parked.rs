@@ -48,6 +48,9 @@ pub(crate) struct ParkedState {
     pub(crate) phase: ParkedPhase,
     /// How often a rule or a person has changed the arguments.
     pub(crate) round: u8,
+    /// Whether an approver was asked, which counted against `max_prompts`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) counted: bool,
     /// Why approval is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) question: Option<String>,

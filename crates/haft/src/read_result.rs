@@ -99,13 +99,13 @@ impl Tool for ReadResult {
         let Some(turn) = host else {
             return Err(Failure::hidden("read_result runs only inside a runtime of its own crate"));
         };
-        let artifacts = &turn.inner.artifacts;
+        let artifacts = &turn.run.inner.artifacts;
         let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(not_found(&args.id)) };
         let store = artifacts.store.clone();
         let asker = Owner::of(cx.scope(), &artifacts.mark, &turn.run.line);
         // The page must not be truncated by its own limit or by `max_result`.
         let max_chars = MAX_PAGE_CHARS
-            .min((turn.inner.config.max_result / 4).saturating_sub(MAX_FOOTER_CHARS))
+            .min((turn.run.inner.config.max_result / 4).saturating_sub(MAX_FOOTER_CHARS))
             .max(1);
         let is_slow = !matches!(query, ResultQuery::Lines { .. });
         let work = move |cx: &ToolContext| -> Result<Output, Failure> {

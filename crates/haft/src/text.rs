@@ -2,25 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns the byte offset of the nth character, or the end of a shorter text.
-pub(crate) fn nth_char(text: &str, n: usize) -> usize {
-    // Bytes bound characters from above, so short text is not counted.
-    if n >= text.len() {
-        return text.len();
-    }
-    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
-}
-
-/// Returns the first characters of a text.
-pub(crate) fn head(text: &str, max_chars: usize) -> &str {
-    &text[..nth_char(text, max_chars)]
-}
-
-/// Returns the first characters of a text, with an ellipsis if it is longer. For messages.
-pub(crate) fn shortened(text: &str, max_chars: usize) -> String {
-    let head = head(text, max_chars);
-    if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
-}
+pub(crate) use haft_core::text::{head, nth_char, shortened};
 
 /// Estimates the tokens of a text of this many bytes. Three bytes a token is more than most texts
 /// need, so that a reservation is rather too large.
@@ -64,16 +46,6 @@ pub(crate) fn in_words(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_truncated_between_characters() {
-        assert_eq!(head("äöü", 2), "äö");
-        assert_eq!(head("äöü", 3), "äöü");
-        assert_eq!(head("äöü", 6), "äöü");
-        assert_eq!(head("", 0), "");
-        assert_eq!(shortened("äöü", 2), "äö…");
-        assert_eq!(shortened("äöü", 3), "äöü");
-    }
 
     #[test]
     fn times_are_written_as_people_say_them() {

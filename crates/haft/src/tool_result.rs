@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     frame::{Nonces, Seal},
     parked::ParkedCall,
+    registry::RegisteredTool,
     schema::Repair,
 };
 
@@ -61,9 +62,14 @@ pub struct ToolResult {
 pub(crate) struct BoxedResult(Box<[ToolResult; 1]>);
 
 impl BoxedResult {
-    #[inline]
     pub(crate) fn new(result: ToolResult) -> Self {
         Self(Box::new([result]))
+    }
+
+    /// Makes a result on the heap, without a copy of it on the stack.
+    #[inline(always)]
+    pub(crate) fn make(result: impl FnOnce() -> ToolResult) -> Self {
+        Self(Box::write(Box::new_uninit(), [result()]))
     }
 
     pub(crate) fn into_inner(self) -> ToolResult {
@@ -121,10 +127,9 @@ pub(crate) enum Answer {
 }
 
 /// Where a result comes from. Its parts are shared with the call, so that it is cheap to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Origin {
-    pub(crate) tool: ToolName,
-    pub(crate) source: Arc<str>,
+    pub(crate) tool: Arc<RegisteredTool>,
     pub(crate) effects: Effects,
 }
 
@@ -132,13 +137,13 @@ impl Origin {
     /// Returns the tool whose body produced it.
     #[must_use]
     pub fn tool(&self) -> &ToolName {
-        &self.tool
+        self.tool.name()
     }
 
     /// Returns where the tool comes from.
     #[must_use]
     pub fn source(&self) -> &str {
-        &self.source
+        self.tool.shared_source()
     }
 
     /// Returns what was read: a host, a path. `None` unless the call declared exactly one read or
@@ -155,11 +160,20 @@ impl Origin {
     }
 }
 
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        (self.tool(), self.source(), &self.effects)
+            == (other.tool(), other.source(), &other.effects)
+    }
+}
+
+impl Eq for Origin {}
+
 impl Serialize for Origin {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut out = to.serialize_struct("Origin", 3)?;
-        out.serialize_field("tool", &self.tool)?;
-        out.serialize_field("source", &*self.source)?;
+        out.serialize_field("tool", self.tool())?;
+        out.serialize_field("source", self.source())?;
         match self.what() {
             Some(what) => out.serialize_field("what", what)?,
             None => out.skip_field("what")?,

@@ -7,24 +7,30 @@
 //!
 //! INVARIANT: a `ValidatedCall` exists only for arguments that the tool's schema accepts.
 
+mod decode;
 mod resolve;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
+use futures_util::FutureExt as _;
 use haft_core::{
-    Args, Arguments, CallProfile, Execution, Failure, FailureCode, Output, ToolCall, ToolContext,
-    Verdict, host::CallOverrides,
+    Args, Arguments, CallProfile, Execution, Failure, FailureCode, Output, Preview, ToolCall,
+    ToolContext, Verdict,
+    host::{CallOverrides, HostContext as _},
 };
 use haft_policy::{PolicyRequest, TaintTracker};
-use haft_schema::{
-    Repair, RepairPolicy, Schema, SettledIntegers, Stop, Unexplained, parse, syntax,
-};
+use haft_schema::{Repair, RepairPolicy, SettledIntegers, Stop, Unexplained, parse, syntax};
 use serde_json::{Map, Value};
 
+use self::decode::decoded;
 pub(crate) use self::resolve::{resolve, with_schema};
 use crate::{
     clock::{Clock, RuntimeClock},
-    host_code::{after, caught},
+    host_code::{after, panic_message},
     registry::RegisteredTool,
     secrets::{Redactor, RuntimeRedactor},
 };
@@ -40,16 +46,22 @@ pub(crate) struct Parts {
     /// The text that the model wrote, if it says exactly what the JSON says.
     pub(crate) text: Option<String>,
     pub(crate) args: Args,
-    pub(crate) profile: CallProfile,
+    /// What the call would do, if that is not what the tool declares.
+    pub(crate) profile: Option<Box<CallProfile>>,
     pub(crate) cx: ToolContext,
     /// What was changed in what the model wrote; most often nothing.
     pub(crate) repairs: Option<Arc<[Repair]>>,
-    /// What the run has read.
-    pub(crate) seen: Arc<TaintTracker>,
     /// What hooks, rules and approvers have added; most often nothing.
     pub(crate) added: Option<Box<Added>>,
-    /// The last verdict: that of the rules, and then that of the authorization. A denial at first.
-    verdict: Verdict,
+    verdict: LastVerdict,
+}
+
+/// The last verdict: that of the rules, and then that of the authorization.
+enum LastVerdict {
+    None,
+    /// The one that the default policy has on every call of the tool.
+    OfTool,
+    Own(Verdict),
 }
 
 /// What hooks, rules and approvers have added to a call before its authorization.
@@ -73,8 +85,6 @@ pub(crate) struct Added {
 /// On which terms calls are taken in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    /// What the run has read.
-    pub(crate) seen: &'a Arc<TaintTracker>,
     /// The longest arguments that are read at all, in bytes.
     pub(crate) limit: usize,
     /// What is repaired.
@@ -107,8 +117,8 @@ impl ValidatedCall {
     #[must_use]
     pub fn policy_request(&self) -> PolicyRequest<'_> {
         let cx = &self.0.cx;
-        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.profile, cx.scope())
-            .with_taint(&self.0.seen)
+        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, self.profile(), cx.scope())
+            .with_taint(self.taint())
             .with_answers(self.supplied_arguments(), self.hook_allow())
             .with_context(cx)
     }
@@ -132,10 +142,25 @@ impl ValidatedCall {
         Redactor::clone(&RuntimeRedactor::of(&self.0.cx))
     }
 
+    /// Returns what a person reads in place of some arguments, such as the diff of an edit, with
+    /// secrets redacted. `None` if the tool makes none, or if the arguments contain a secret; then
+    /// the [redacted arguments](Self::redacted_arguments) are shown.
+    pub async fn preview(&self) -> Option<Preview> {
+        if self.redacted_arguments() != self.0.json {
+            return None;
+        }
+        let body = self.0.entry.body();
+        let made = AssertUnwindSafe(async { body.preview(&self.0.args, &self.0.cx).await });
+        let mut preview = made.catch_unwind().await.map_err(panic_message).ok().flatten()?;
+        let redacted = self.redactor().text(&preview.diff).into_owned();
+        preview.diff = redacted;
+        Some(preview)
+    }
+
     /// Returns what this call would do.
     #[must_use]
     pub fn profile(&self) -> &CallProfile {
-        &self.0.profile
+        self.0.profile.as_deref().unwrap_or_else(|| self.0.entry.declared())
     }
 
     /// Returns the call's context.
@@ -154,7 +179,9 @@ impl ValidatedCall {
     /// Returns the taint tracker of the run.
     #[must_use]
     pub fn taint(&self) -> &Arc<TaintTracker> {
-        &self.0.seen
+        // FAIL CLOSED: a context without one counts as having read everything.
+        static UNKNOWN: LazyLock<Arc<TaintTracker>> = LazyLock::new(TaintTracker::unknown);
+        self.0.cx.service::<Arc<TaintTracker>>().unwrap_or_else(|| &UNKNOWN)
     }
 
     /// Returns the arguments that an approver supplied because a policy required them.
@@ -235,11 +262,29 @@ impl ValidatedCall {
 
     /// Sets the verdict. Only the authorization does so.
     pub(crate) fn set_verdict(&mut self, verdict: Verdict) {
-        self.0.verdict = verdict;
+        self.0.verdict = LastVerdict::Own(verdict);
     }
 
+    /// Sets the verdict that the default policy has on every call of the tool, if there is one.
+    #[inline(always)]
+    pub(crate) fn set_verdict_of_tool(&mut self) -> bool {
+        let is_fixed = self.0.profile.is_none()
+            && self.0.added.is_none()
+            && self.0.entry.always_allowed().is_some();
+        if is_fixed {
+            self.0.verdict = LastVerdict::OfTool;
+        }
+        is_fixed
+    }
+
+    /// Returns the verdict. A call without one is not authorized.
     pub(crate) fn verdict(&self) -> &Verdict {
-        &self.0.verdict
+        static NONE: LazyLock<Verdict> = LazyLock::new(|| Verdict::deny("it is not authorized"));
+        match &self.0.verdict {
+            LastVerdict::Own(verdict) => verdict,
+            LastVerdict::OfTool => self.0.entry.always_allowed().unwrap_or_else(|| &NONE),
+            LastVerdict::None => &NONE,
+        }
     }
 
     pub(crate) fn args(&self) -> &Args {
@@ -259,11 +304,10 @@ impl ValidatedCall {
                 format!("the arguments must be an object, got {}", parse::kind(&arguments)),
             ));
         };
-        let Parts { entry, cx, repairs, seen, added, .. } = *self.0;
+        let Parts { entry, cx, repairs, added, .. } = *self.0;
         // Nothing is repaired here, so the clock is not looked at. The host or a person wrote the
         // arguments, and reads the whole explanation.
         let terms = Terms {
-            seen: &seen,
             limit: usize::MAX,
             repair: RepairPolicy::Off,
             timeout: Duration::MAX,
@@ -283,7 +327,7 @@ impl std::fmt::Debug for ValidatedCall {
         f.debug_struct("ValidatedCall")
             .field("tool", self.0.entry.name())
             .field("id", self.0.cx.call_id())
-            .field("profile", &self.0.profile)
+            .field("profile", self.profile())
             .finish_non_exhaustive()
     }
 }
@@ -388,28 +432,13 @@ fn take_in(
         text = None;
     }
     let json = Arc::new(json);
-    // Decoding and the profile function are code of the author.
-    let decoded = caught(|| entry.body().decode(&json));
-    let args = match decoded {
-        Ok(Ok(decoded)) => decoded,
-        Ok(Err(failure)) => return Err(without_secret(schema, failure)),
-        Err(_) => {
-            return Err(Failure::new(
-                FailureCode::BadArguments,
-                "the arguments could not be decoded",
-            )
-            .with_next("try other values"));
-        }
-    };
-    let returned = caught(|| entry.body().profile(entry.declared().clone(), &args, &cx));
-    // FAIL CLOSED: if the profile function panics, the profile is the strictest one.
-    let profile =
-        returned.map(CallProfile::normalized).unwrap_or_else(|_| CallProfile::strictest());
+    let (args, profile) = decoded(&entry, &json, &cx)?;
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
-    let seen = Arc::clone(terms.seen);
-    let (added, verdict) = (None, Verdict::deny("it is not authorized"));
-    let parts = Parts { entry, json, text, args, profile, cx, repairs, seen, added, verdict };
-    Ok(ValidatedCall(Box::new(parts)))
+    let (added, verdict) = (None, LastVerdict::None);
+    let parts = Box::new_uninit();
+    let parts =
+        Box::write(parts, Parts { entry, json, text, args, profile, cx, repairs, added, verdict });
+    Ok(ValidatedCall(parts))
 }
 
 /// Repairs arguments that the schema does not accept, within a time.
@@ -428,20 +457,6 @@ fn repaired(
     let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
     // What may destroy is repaired only where there is nothing to interpret.
     entry.input().repair_until(json, entry.declared().may_destroy(), &Stop::when(&is_over))
-}
-
-/// A type that refuses a value shows it; what the schema marks as a secret is not shown back.
-fn without_secret(schema: &Schema, failure: Failure) -> Failure {
-    let place = failure.message().split(": ").next().unwrap_or_default().trim_end_matches('/');
-    if failure.code() != FailureCode::BadArguments || !schema.is_secret(place) {
-        return failure;
-    }
-    let place = if place.is_empty() { "/" } else { place };
-    Failure::new(
-        FailureCode::BadArguments,
-        format!("{place}: the tool does not accept this hidden value"),
-    )
-    .with_next("call it again with another value")
 }
 
 /// Data is nested no deeper than text may be.

@@ -48,6 +48,10 @@ pub(crate) struct Explain {
         conflicts_with_all = ["tool", "args_json"]
     )]
     pub(crate) calls: Option<PathBuf>,
+    /// Assume that the call runs outside of haft's sandbox, as the tools of another agent do.
+    /// Without it, a command may be allowed because haft would confine it (`confined` in the JSON)
+    #[arg(long)]
+    pub(crate) unconfined: bool,
     /// Exit with 0 if the call is allowed, 2 if it is denied, 6 if it needs approval
     #[arg(long)]
     pub(crate) exit_code: bool,

@@ -1,4 +1,4 @@
-//! The options of `haft hooks`, `haft shell` and `haft tools list`.
+//! The options of `haft hooks`, `haft shell`, `haft audit`, `haft policy` and `haft tools list`.
 
 use std::path::PathBuf;
 
@@ -106,6 +106,53 @@ run.")]
         /// Commands, each one argument
         #[arg(value_name = "COMMAND", value_hint = ValueHint::CommandString)]
         commands: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Commands about rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Load all rules, count them, and report mistakes and rules without effect
+    #[command(after_help = "Examples:
+  haft policy check
+  haft policy check --config draft.toml --json | jq .findings
+
+The exit code is 1 if a file has a mistake, and with `--deny` also if there are findings.")]
+    Check {
+        #[command(flatten)]
+        rules: Rules,
+        /// Exit with 1 if there are findings
+        #[arg(long)]
+        deny: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Run the examples that rules carry (`test.ask`, `test.skip`, …)
+    #[command(after_help = "Examples:
+  haft policy test
+  haft policy test --config draft.toml --json
+
+The exit code is 1 if an example fails.")]
+    Test {
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Suggest the narrowest rules for calls that were approved repeatedly
+    #[command(after_help = "Examples:
+  haft dispatch response.json --dialect anthropic --decisions decisions.jsonl
+  haft policy suggest --from decisions.jsonl
+
+No file is changed: copy the rules that you want.")]
+    Suggest {
+        /// File of decisions, one per line, as `--decisions` writes them; `-` for stdin
+        #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+        from: PathBuf,
+        #[command(flatten)]
+        rules: Rules,
         #[command(flatten)]
         output: Output,
     },

@@ -1,4 +1,5 @@
-//! The options of `haft tools export`, `haft tools check` and `haft tools lint`.
+//! The options of `haft tools export`, `haft tools check` and `haft tools lint`, and where results
+//! are kept.
 
 use std::path::PathBuf;
 
@@ -9,6 +10,14 @@ use haft::{
 };
 
 use super::{Output, Rules, WorkspaceArgs, choices, dialects};
+
+/// Where large results are kept.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Artifacts {
+    /// Directory where results are stored that are too large to show; created if it does not exist
+    #[arg(long = "artifacts", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+}
 
 /// Options of `haft tools export`.
 #[derive(Debug, Args)]

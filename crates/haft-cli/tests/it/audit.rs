@@ -33,7 +33,7 @@ fn every_call_writes_one_line() {
     assert!(!read.to_string().contains("a.txt"), "arguments are not in the file: {read}");
     assert_eq!((&refused["decision"], &refused["outcome"]), (&"deny".into(), &"denied".into()));
     assert_eq!((&written["outcome"], &written["approved_by"]), (&"ok".into(), &"--yes".into()));
-    for key in ["time_unix_ms", "run", "duration_ms", "decided_by", "hosts"] {
+    for key in ["time_unix_ms", "user", "run", "duration_ms", "decided_by", "hosts"] {
         assert!(!read[key].is_null(), "{key}: {read}");
     }
     let page = dir.run(["audit", "tail"]);

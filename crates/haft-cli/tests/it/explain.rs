@@ -197,3 +197,85 @@ fn hidden_tool_is_explained_by_its_deny_rule() {
     assert!(ran.out.contains("haft.toml:2 deny \"delete_*\""), "{}", ran.out);
     assert!(ran.out.contains("This tool is hidden from the model"), "{}", ran.out);
 }
+
+/// A verdict that needs the sandbox must not be taken for one about a command outside of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn allow_by_confinement_is_marked_and_does_not_hold_outside_of_the_sandbox() {
+    let dir = TempDir::new("explain-confined", &[("a.txt", "x")]);
+    let explain = |tool: &str, command: &str, more: &[&str]| {
+        let command = format!("command={command}");
+        dir.run([&["explain", tool, &command, "--json", "--exit-code"], more].concat())
+    };
+    // Without namespaces no command is confined, and the test says nothing.
+    let has_sandbox = explain("Bash", "unknown-tool --list", &[]).code == Some(0);
+    for tool in ["Bash", "shell"] {
+        let confined = explain(tool, "unknown-tool --list", &[]);
+        if has_sandbox {
+            assert_eq!(confined.json()["verdict"]["confined"], true, "{confined:?}");
+        }
+        let outside = explain(tool, "unknown-tool --list", &["--unconfined"]);
+        assert_eq!(outside.code, Some(6), "{outside:?}");
+        assert!(outside.json()["verdict"].get("confined").is_none(), "{outside:?}");
+        // What is allowed for another reason is allowed in both.
+        let read = explain(tool, "cat a.txt", &["--unconfined"]);
+        assert_eq!(read.code, Some(0), "{read:?}");
+        assert!(read.json()["verdict"].get("confined").is_none(), "{read:?}");
+    }
+    if has_sandbox {
+        let page = dir.run(["explain", "Bash", "command=unknown-tool --list"]).out;
+        assert!(page.contains("holds only  in haft's sandbox"), "{page}");
+    }
+    let call = "{\"tool\": \"Bash\", \"arguments\": {\"command\": \"unknown-tool\"}}\n";
+    dir.put("calls.jsonl", call);
+    let lines = |more: &[&str]| dir.run([&["explain", "--calls", "calls.jsonl"], more].concat());
+    assert_eq!(lines(&[]).json().get("confined").is_some(), has_sandbox);
+    assert_eq!(lines(&["--unconfined"]).json()["decision"], "ask");
+}
+
+/// The processor time of a shell line, in seconds. It hardly depends on the load of the machine.
+#[cfg(target_os = "linux")]
+fn processor_time(dir: &TempDir, line: &str) -> f64 {
+    let mut shell = std::process::Command::new("sh");
+    let like = dir.command();
+    shell.current_dir(dir.work()).args(["-c", &format!("{line} > /dev/null && times")]);
+    shell.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = crate::Ran::of(shell.output().unwrap());
+    // The second line has the user and system time of the children: `0m1.25s 0m0.10s`.
+    let children = ran.out.lines().nth(1).unwrap_or_else(|| panic!("{ran:?}"));
+    let seconds = |text: &str| {
+        let (minutes, seconds) = text.trim_end_matches('s').split_once('m').unwrap();
+        minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+    };
+    children.split_whitespace().map(seconds).sum()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn explanation_of_many_calls_grows_linearly_with_calls_and_rules() {
+    let dir = TempDir::new("explain-growth", &[("a.txt", "x")]);
+    let rules = |count: usize| -> String {
+        (0..count)
+            .map(|n| format!("[[rule]]\nmatch = \"Bash(tool{n} *)\"\ndecision = \"deny\"\n"))
+            .collect()
+    };
+    let calls = |count: usize| -> String {
+        let call = |n: usize| json!({"tool": "Bash", "arguments": {"command": format!("cat a.txt | grep {n}")}});
+        (0..count).map(|n| format!("{}\n", call(n))).collect()
+    };
+    for count in [100, 800] {
+        dir.put(&format!("{count}.jsonl"), &calls(count));
+        dir.put(&format!("{count}.toml"), &rules(count));
+    }
+    let haft = env!("CARGO_BIN_EXE_haft");
+    let time = |calls: usize, rules: usize| {
+        let line = format!(
+            "{haft} explain --calls {calls}.jsonl --config {rules}.toml --unconfined --quiet"
+        );
+        processor_time(&dir, &line)
+    };
+    let (small, calls, rules) = (time(100, 100), time(800, 100), time(100, 800));
+    // Eight times the work; quadratic growth would be sixty-four times.
+    assert!(calls < small * 20.0, "{small} s, then {calls} s");
+    assert!(rules < small * 20.0, "{small} s, then {rules} s");
+}

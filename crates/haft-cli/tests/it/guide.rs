@@ -10,6 +10,8 @@ use crate::{Ran, file, isolated, workspace};
 
 #[cfg(unix)]
 const AGENTS: &str = include_str!("../../../../docs/guide/agents.md");
+#[cfg(target_os = "linux")]
+const EXISTING_RULES: &str = include_str!("../../../../docs/guide/existing-rules.md");
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
 const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
@@ -20,6 +22,8 @@ const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.m
 const MCP_TOOLS: &str = include_str!("../../../../docs/guide/mcp-tools.md");
 #[cfg(unix)]
 const MODELS: &str = include_str!("../../../../docs/guide/models.md");
+#[cfg(target_os = "linux")]
+const NETWORK: &str = include_str!("../../../../docs/guide/network.md");
 const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 #[cfg(unix)]
 const MCP_GATEWAY: &str = include_str!("../../../../docs/guide/mcp-gateway.md");
@@ -79,20 +83,80 @@ fn examples_of_the_agents_guide_match_the_output() {
     assert!(dir.work().join("today.txt").exists(), "the approved call ran");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn examples_of_the_existing_rules_guide_match_the_output() {
+    let files = [
+        (".claude/settings.json", blocks(EXISTING_RULES, "json")[0]),
+        ("calls.jsonl", blocks(EXISTING_RULES, "jsonl")[0]),
+        (".env", "KEY=1"),
+        ("src/app.ts", "start();"),
+    ];
+    let dir = TempDir::new("existing-rules-guide", &files);
+    // The file of the third section does not exist before it.
+    let (before, after) = EXISTING_RULES.split_once("## Fix them").unwrap();
+    assert!(run_examples_in(before, &dir.work()) >= 3, "the guide has examples");
+    dir.put("haft.toml", blocks(EXISTING_RULES, "toml")[0]);
+    assert!(run_examples_in(after, &dir.work()) >= 5, "the guide has examples");
+}
+
 #[cfg(unix)]
 #[test]
 fn examples_of_the_mcp_gateway_guide_match_the_output() {
-    // The last block is the file of the example; the others are for a client.
+    // The first two blocks are files of a client, and the last is that of the example.
     let files = blocks(MCP_GATEWAY, "json");
     assert_eq!(files.len(), 3);
-    for file in &files {
-        assert!(serde_json::from_str::<serde_json::Value>(file).is_ok(), "{file}");
-    }
+    let client = |file: &str, name: &str| -> Vec<String> {
+        let file: serde_json::Value = serde_json::from_str(file).unwrap();
+        let entry = &file["mcpServers"][name];
+        assert_eq!(entry["command"], "haft");
+        let args = entry["args"].as_array().unwrap().iter();
+        args.map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let served = |dir: &TempDir, line: &[String], path: &Path| -> Vec<String> {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let mut command = dir.command();
+        command.env("PATH", format!("{}:/usr/bin:/bin", path.display()));
+        let mut served = crate::serve::Served::run(command, &line);
+        let names = served.names();
+        served.end();
+        names
+    };
+    let dir = TempDir::new("mcp-gateway-stdio", &[]);
+    let names = served(&dir, &client(files[0], "haft"), &dir.work());
+    assert!(names.contains(&"read_file".to_owned()), "{names:?}");
+
+    // The line without a prompt goes on until it is stopped; any free port will do.
+    let line = blocks(MCP_GATEWAY, "console")[0].trim().replace(":8765", ":0");
+    let line: Vec<&str> = line.split(' ').skip(1).collect();
+    crate::serve::serve_http(&dir, &line);
+
+    // `npx` is a script here that starts a small server; `scripts/mcp-peers` starts real ones.
+    let server = crate::mcp::server("Adds.").replace(
+        r#"{"name":"read_note""#,
+        r#"{"name":"delete_entities","inputSchema":{"type":"object"}},{"name":"create_entities""#,
+    );
+    let npx = "#!/bin/sh\n[ \"$*\" = '-y @modelcontextprotocol/server-memory' ] && \
+               exec sh \"${0%/*}/../server.sh\"\n";
+    let dir = TempDir::new(
+        "mcp-gateway-wrap",
+        &[("server.sh", &server), ("bin/npx", npx), ("haft.toml", blocks(MCP_GATEWAY, "toml")[0])],
+    );
+    make_executable(&dir.work().join("bin/npx"));
+    let names = served(&dir, &client(files[1], "memory"), &dir.work().join("bin"));
+    assert_eq!(names, ["create_entities"], "the rule of the page hides the other");
+
     let dir = TempDir::new("mcp-gateway-guide", &[("clients.json", files[2])]);
     assert!(run_examples_in(MCP_GATEWAY, &dir.work()) >= 1, "the guide has examples");
     let rules = TempDir::new("mcp-gateway-rules", &[("haft.toml", blocks(MCP_GATEWAY, "toml")[0])]);
     let explained = rules.run(["explain", "mcp__memory__delete_entities", "--json"]);
     assert_eq!(explained.json()["verdict"]["decision"], "deny", "{explained:?}");
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[cfg(unix)]
@@ -189,6 +253,46 @@ fn examples_of_the_tool_search_guide_match_the_output() {
     assert!(run_examples_in(TOOL_SEARCH, &dir.work()) >= 1, "the guide has examples");
 }
 
+/// A server on this machine takes the place of the registry in the guide.
+#[cfg(target_os = "linux")]
+#[test]
+fn examples_of_the_network_guide_match_the_output() {
+    use std::io::{Read as _, Write as _};
+    if Command::new("curl").arg("--version").output().is_err() {
+        return eprintln!("NOT TESTED: there is no curl here");
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let page: &'static str = Box::leak(NETWORK.replace("4873", &port).into_boxed_str());
+    let dir = TempDir::trusted("network-guide", &[("haft.toml", blocks(page, "toml")[0])]);
+    if dir.run(["doctor", "--json"]).json()["network_by_host"] != true {
+        return eprintln!("NOT TESTED: this machine has no network namespaces");
+    }
+    /// Ends the server when the examples have ended, also after a panic.
+    struct End<'a>(&'a std::sync::atomic::AtomicBool, std::net::SocketAddr);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            let _ = std::net::TcpStream::connect(self.1);
+        }
+    }
+    let is_ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = End(&is_ended, listener.local_addr().unwrap());
+        scope.spawn(|| {
+            while let Ok((mut stream, _)) = listener.accept() {
+                if is_ended.load(std::sync::atomic::Ordering::SeqCst) {
+                    return;
+                }
+                let _ = stream.read(&mut [0; 4096]);
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
+                let _ = stream.write_all(answer);
+            }
+        });
+        assert!(run_examples_in(page, &dir.work()) >= 5, "the guide has examples");
+    });
+}
+
 #[cfg(unix)]
 #[test]
 fn examples_of_the_observability_guide_match_the_output() {
@@ -198,15 +302,17 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 13] = [
+    const TESTED: [&str; 15] = [
         "README.md",
         "agents.md",
         "builtin-tools.md",
         "command.md",
+        "existing-rules.md",
         "large-results.md",
         "mcp-gateway.md",
         "mcp-tools.md",
         "models.md",
+        "network.md",
         "observability.md",
         "protected-files.md",
         "shell.md",

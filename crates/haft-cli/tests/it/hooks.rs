@@ -15,11 +15,11 @@ const SETTINGS: &str = r#"{
   }
 }"#;
 
-/// Blocks input that mentions `rm` or a file with 13.
+/// Blocks input that mentions `rm` or the file `13.txt`. A session id may contain any number.
 const GUARD: &str = r#"
 input=$(cat)
 case "$input" in
-  *'rm '*|*13*) echo "not that" >&2; exit 2 ;;
+  *'rm '*|*13.txt*) echo "not that" >&2; exit 2 ;;
 esac
 "#;
 
@@ -101,4 +101,57 @@ fn hook_of_a_trusted_directory_blocks_a_call() {
     let stopped = call("file_path=13.txt");
     assert!(stopped.code != Some(0) && stopped.out.is_empty(), "{stopped:?}");
     assert!(stopped.err.contains("not that"), "{}", stopped.err);
+}
+
+/// Writes its input and its environment down.
+const RECORDER: &str = "[hooks]\npass_env = [\"DEPLOY_ENV\", \"TEAM_*\"]\n\n[[hooks.PreToolUse]]\n\
+    command = \"cat > input.json; env > env.txt\"\n";
+
+#[test]
+fn hook_gets_a_session_and_the_listed_variables() {
+    let dir = TempDir::trusted("hooks-session", &[("haft.toml", RECORDER)]);
+    let input = |session: Option<&str>| -> serde_json::Value {
+        let mut command = dir.command();
+        command.args(["call", "list_files", "--quiet"]);
+        command.env("DEPLOY_ENV", "prod").env("TEAM_NAME", "blue").env("OTHER", "x");
+        command.envs(session.map(|id| ("HAFT_SESSION_ID", id)));
+        let ran = Ran::of(command.output().unwrap());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        serde_json::from_str(&crate::read(&dir.work().join("input.json"))).unwrap()
+    };
+    let (first, second) = (input(None), input(None));
+    let id = first["session_id"].as_str().unwrap();
+    assert_eq!((id.len(), id.matches('-').count()), (36, 4), "a UUID: {id}");
+    assert_ne!(first["session_id"], second["session_id"], "two commands are two sessions");
+    assert_eq!(first["transcript_path"], "", "one call has no transcript");
+    assert_eq!(input(Some("build-42"))["session_id"], "build-42");
+    assert_ne!(input(Some("a b\n"))["session_id"], "a b\n", "an odd id is not used");
+    let env = crate::read(&dir.work().join("env.txt"));
+    assert!(env.contains("DEPLOY_ENV=prod\n") && env.contains("TEAM_NAME=blue\n"), "{env}");
+    assert!(!env.contains("OTHER="), "{env}");
+}
+
+#[test]
+fn hook_of_a_run_gets_its_stored_conversation() {
+    let script = "{\"script\": 1, \"name\": \"x\"}\n\
+        {\"calls\": [{\"id\": \"c\", \"name\": \"list_files\", \"arguments\": {}}]}\n\
+        {\"text\": \"Done.\"}\n";
+    let files = [("haft.toml", RECORDER), ("agent.jsonl", script)];
+    let dir = TempDir::trusted("hooks-transcript", &files);
+    let ran = dir.run(["run", "x", "--model", "script:agent.jsonl", "--workspace", "."]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let input: serde_json::Value =
+        serde_json::from_str(&crate::read(&dir.work().join("input.json"))).unwrap();
+    let runs = dir.run(["runs", "list", "--json"]).json();
+    assert_eq!(input["session_id"], runs[0]["run"], "{input}");
+    let transcript = std::path::Path::new(input["transcript_path"].as_str().unwrap());
+    assert!(transcript.is_absolute() && transcript.is_file(), "{input}");
+    assert!(crate::read(transcript).contains("list_files"));
+}
+
+#[test]
+fn untrusted_directory_cannot_pass_variables_to_hooks() {
+    let dir = TempDir::new("hooks-env-untrusted", &[("haft.toml", RECORDER)]);
+    let ran = dir.run(["hooks", "list"]);
+    assert!(ran.err.contains("2 passed variables of this directory do not apply"), "{}", ran.err);
 }

@@ -90,7 +90,7 @@ fn builtin_tools_have_no_findings() {
     let end: Vec<&str> = page.lines().skip_while(|l| !l.starts_with("provider")).collect();
     assert_snapshot!(end.join("\n"), @r"
     provider   exported  strict  left out  losses  tokens (estimate)  largest
-    anthropic  11        0       0         none    2434               shell 522
+    anthropic  11        0       0         none    2496               shell 584
 
     0 findings in 11 tools of haft
     ");

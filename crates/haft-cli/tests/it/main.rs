@@ -10,6 +10,7 @@ mod agent_runs;
 mod audit;
 mod calls;
 mod checks;
+mod claude_rules;
 mod demo;
 mod explain;
 mod exports;
@@ -25,6 +26,7 @@ mod lints;
 mod live;
 mod mcp;
 mod models;
+mod network;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod hostile_config;
@@ -184,6 +186,13 @@ impl TempDir {
     #[expect(clippy::disallowed_methods, reason = "the test makes the files it works with")]
     fn put(&self, name: &str, text: &str) {
         std::fs::write(self.work().join(name), text).unwrap();
+    }
+
+    /// Writes a file of a directory next to the working directory.
+    #[expect(clippy::disallowed_methods, reason = "the test makes the files it works with")]
+    fn put_in_sibling(&self, directory: &str, name: &str, text: &str) {
+        std::fs::create_dir_all(self.0.join(directory)).unwrap();
+        std::fs::write(self.0.join(directory).join(name), text).unwrap();
     }
 
     fn command(&self) -> Command {

@@ -178,3 +178,59 @@ fn invalid_decision_line_is_reported_with_its_number() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("line 1 of `d.jsonl` is not a decision"), "{}", ran.err);
 }
+
+#[test]
+fn note_about_an_untrusted_file_is_printed_once() {
+    let dir = TempDir::new("policy-notes", &[("haft.toml", ASKS)]);
+    let call = || dir.run(["call", "list_files"]).err;
+    assert!(call().contains("haft trust"), "the first command says so");
+    assert_eq!(call(), "");
+    assert_eq!(dir.run(["explain", "list_files"]).err, "");
+    for words in [&["policy", "check"][..], &["hooks", "list"]] {
+        let ran = dir.run(words.iter().copied());
+        let all = ran.out + &ran.err;
+        assert!(all.contains("haft trust"), "it is about the files: {all}");
+    }
+    dir.put("haft.toml", &ASKS.replace("private", "secret"));
+    assert!(call().contains("haft trust"), "the file has changed");
+    assert_eq!(call(), "");
+}
+
+#[test]
+fn bypass_mode_is_noted_on_every_call() {
+    let mode = "[defaults]\nmode = \"bypassPermissions\"\n";
+    let dir = TempDir::trusted("policy-bypass", &[("haft.toml", mode)]);
+    for _ in 0..2 {
+        let ran = dir.run(["call", "list_files"]);
+        assert!(ran.err.contains("EVERYTHING THAT NO RULE MATCHES IS ALLOWED"), "{ran:?}");
+    }
+}
+
+#[test]
+fn further_directories_count_for_file_tools_as_for_explain() {
+    let settings = r#"{"permissions": {"additionalDirectories": ["../shared"]}}"#;
+    let roots = "[workspace]\nroots = [\"../more\"]\n";
+    let files = [("haft.toml", roots), (".claude/settings.json", settings)];
+    let dir = TempDir::trusted("policy-roots", &files);
+    for name in ["shared", "more", "other"] {
+        dir.put_in_sibling(name, "note.txt", "text\n");
+    }
+    let file = |name: &str| format!("file_path=../{name}/note.txt");
+    for name in ["shared", "more"] {
+        for tool in ["Read", "read_file"] {
+            let explained = dir.run(["explain", tool, &file(name), "--exit-code"]);
+            assert_eq!(explained.code, Some(0), "{tool} {name}: {explained:?}");
+        }
+        let command = format!("command=cat ../{name}/note.txt");
+        assert_eq!(dir.run(["explain", "Bash", &command, "--exit-code"]).code, Some(0), "{name}");
+        let read = dir.run(["call", "read_file", &file(name)]);
+        assert!(read.out.contains("text"), "{read:?}");
+        let path = format!("path=../{name}");
+        let found = dir.run(["call", "search_files", "pattern=text", &path]);
+        assert!(found.out.contains("note.txt"), "{found:?}");
+        let write = dir.run(["call", "write_file", &file(name), "content=new", "--yes"]);
+        assert_eq!(write.code, Some(0), "{write:?}");
+    }
+    assert_ne!(dir.run(["explain", "Read", &file("other"), "--exit-code"]).code, Some(0));
+    assert_ne!(dir.run(["call", "read_file", &file("other")]).code, Some(0));
+}

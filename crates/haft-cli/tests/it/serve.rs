@@ -4,7 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::TempDir;
 
 /// `haft serve --stdio` as a child process, after `initialize` of 2025-11-25.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -20,8 +20,11 @@ struct Served {
 }
 
 impl Served {
-    fn start(dir: &TempDir, args: &[&str]) -> Self {
-        let mut command = dir.command();
+    pub(crate) fn start(dir: &TempDir, args: &[&str]) -> Self {
+        Self::run(dir.command(), args)
+    }
+
+    pub(crate) fn run(mut command: Command, args: &[&str]) -> Self {
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -61,12 +64,19 @@ impl Served {
         }
     }
 
-    fn call(&mut self, name: &str, arguments: Value) -> Value {
+    /// The names of the tools.
+    pub(crate) fn names(&mut self) -> Vec<String> {
+        let listed = self.request("tools/list", json!({}));
+        let tools = listed["result"]["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": name, "arguments": arguments}))
     }
 
     /// Closes the pipe; the server ends by itself.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.input);
         assert!(self.child.wait().unwrap().success());
     }
@@ -122,8 +132,13 @@ fn user_of_the_client_approves_and_answers() {
 #[test]
 fn http_address_is_printed_and_a_signal_ends_the_server() {
     let dir = TempDir::new("serve-http", &[]);
+    serve_http(&dir, &["serve", "--http", "127.0.0.1:0"]);
+}
+
+/// Serves over HTTP, until the server has answered a request.
+pub(crate) fn serve_http(dir: &TempDir, args: &[&str]) {
     let mut command = dir.command();
-    command.args(["serve", "--http", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut url = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
@@ -293,4 +308,27 @@ fn approval_survives_the_server_and_is_used_once() {
     assert!(dir.work().join("new.txt").exists(), "another process has finished it");
     let again = ask_new_server(&dir, retry);
     assert_eq!(again["error"]["code"], -32602, "{again}");
+}
+
+#[test]
+fn question_of_ask_user_survives_the_server_and_is_answered_once() {
+    let dir = TempDir::new("serve-ask-restart", &[]);
+    let ask = json!({"name": "ask_user",
+        "arguments": {"question": "Which colour?", "choices": ["red", "teal"]}});
+    let asked = ask_new_server(&dir, ask.clone());
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let (key, form) = asked["result"]["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let shown = "Which colour?\nSuggested answers: red, teal";
+    assert_eq!(form["params"]["message"], shown, "{form}");
+    let mut retry = ask;
+    retry["requestState"] = asked["result"]["requestState"].clone();
+    retry["inputResponses"] = json!({key: {"action": "accept", "content": {"answer": " teal "}}});
+    let done = ask_new_server(&dir, retry.clone());
+    assert_eq!(done["result"]["content"][0]["text"], "teal", "{done}");
+    let again = ask_new_server(&dir, retry);
+    assert_eq!(again["error"]["code"], -32602, "{again}");
+    // A question that could imitate other output is refused before the user sees it.
+    let spoof = json!({"name": "ask_user", "arguments": {"question": "ok?\u{1b}[2J"}});
+    let refused = ask_new_server(&dir, spoof);
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
 }

@@ -435,3 +435,21 @@ fn closed_pipe_exits_quietly() {
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{line}");
     }
 }
+
+#[test]
+fn closed_pipe_does_not_turn_a_failure_into_success() {
+    let settings = r#"{"permissions": {"deny": ["Bash(rm *)"]}}"#;
+    let dir = TempDir::new("closed-pipe", &[(".claude/settings.json", settings)]);
+    for (arguments, code) in [
+        (vec!["explain", "Bash", "command=rm -rf x", "--exit-code"], 2),
+        (vec!["explain", "Bash", "command=rm -rf x", "--exit-code", "--json"], 2),
+        (vec!["call", "read_file", "file_path=missing.txt", "--json"], 1),
+    ] {
+        let expected = Ran::of(dir.command().args(&arguments).output().unwrap());
+        assert_eq!(expected.code, Some(code), "{expected:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = dir.command().args(&arguments).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+}

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{TaskSlot, ToolContext};
 use crate::{
     BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
-    HardLinkedFile, Operation, OtherNames, Output, Progress, RemainingBudget, Secret,
+    HardLinkedFile, Operation, OtherNames, Output, Progress, RemainingBudget, Secret, ToolSpec,
 };
 
 /// What the runtime provides to a body. Authors use it only through [`ToolContext`].
@@ -29,6 +29,20 @@ pub trait Host: Send + Sync + 'static {
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>>;
+    /// Authorizes a step of a running body, such as a contact to a host: as a nested call of a tool
+    /// that is in no registry and does nothing. It goes through the whole pipeline too. A host that
+    /// does not implement it refuses the step.
+    fn authorize_step(
+        self: Arc<Self>,
+        _cx: ToolContext,
+        _id: CallId,
+        step: ToolSpec,
+        _input_schema: Value,
+        _arguments: Value,
+    ) -> BoxFuture<'static, Result<(), Failure>> {
+        let message = format!("this host cannot authorize `{}`", step.name);
+        Box::pin(std::future::ready(Err(Failure::new(FailureCode::Denied, message))))
+    }
     /// Runs a job on a thread that may block. Fails when no thread is available.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
     /// Sends a progress note of a body to the observers.
@@ -43,9 +57,9 @@ pub trait Host: Send + Sync + 'static {
     fn defer(&self, _cx: &ToolContext, _summary: &str) -> Result<Option<TaskSlot>, Failure> {
         Ok(None)
     }
-    /// Returns what is left of the budget now.
-    fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
-        cx.scope().remaining_budget
+    /// Returns what is left of the budget now. By default nothing is limited.
+    fn remaining_budget(&self, _cx: &ToolContext) -> RemainingBudget {
+        RemainingBudget::default()
     }
     /// Charges tokens and money that a body is about to spend. Fails if that exceeds the budget,
     /// and by default, as no budget is kept then.
@@ -66,8 +80,8 @@ pub trait Host: Send + Sync + 'static {
     fn max_result_bytes(&self) -> usize {
         8 << 20
     }
-    /// Returns whether the run of this host is cancelled, so that all its calls are.
-    fn is_cancelled(&self) -> bool {
+    /// Returns whether something cancels all calls of this host, this one included.
+    fn is_cancelled(&self, _cx: &ToolContext) -> bool {
         false
     }
     /// Starts to watch for a cancellation of all calls. It is called before a call waits for its
@@ -104,6 +118,10 @@ pub trait PathRules: Send + Sync {
         cx: &ToolContext,
         roots: &[PathBuf],
     ) -> Result<DeniedPaths, DeniedPathsUnknown>;
+    /// Returns whether a rule that names hosts denies this one or asks about it. By default yes.
+    fn is_host_restricted(&self, _cx: &ToolContext, _host: &str) -> bool {
+        true
+    }
 }
 
 /// The rules of a host that has none.

@@ -18,8 +18,8 @@ use super::{
     WeakToolContext, reporting::MAX_TIER_BYTES,
 };
 use crate::{
-    CallId, CallProfile, Effects, FailureCode, HardLinkedFile, Label, MaskedPaths, Operation,
-    OtherNames, Scope, ToolName, sync::lock,
+    CallId, CallProfile, Effects, Failure, FailureCode, HardLinkedFile, Label, MaskedPaths,
+    Operation, OtherNames, Scope, ToolName, ToolSpec, sync::lock,
 };
 
 mod sealed {
@@ -36,12 +36,22 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Makes the context of one call.
     #[must_use]
     fn new(
-        scope: Arc<Scope>,
+        scope: Scope,
         id: CallId,
         requested_name: ToolName,
         tool_name: ToolName,
         host: Arc<dyn Host>,
     ) -> Self;
+
+    /// Makes this the context of background work, which outlives its turn. It must be new.
+    #[must_use]
+    fn into_task(self) -> Self;
+
+    /// Returns whether it is the context of background work.
+    #[must_use]
+    fn is_task(&self) -> bool {
+        self.tool_context().0.is_task
+    }
 
     /// Makes the context of one attempt at this call. Cancelling the attempt does not cancel the
     /// call; cancelling the call cancels the attempt. Everything else is shared.
@@ -263,6 +273,31 @@ pub trait HostContext: sealed::Sealed + Sized {
         lock(own).clone()
     }
 
+    /// Authorizes a step of this call that its arguments do not show: the policy decides about it,
+    /// and an approver is asked where the policy says so. The step is a nested call of a tool that
+    /// is in no registry, with this spec and schema.
+    ///
+    /// # Errors
+    /// Returns the failure of that call.
+    fn authorize_step(
+        &self,
+        step: ToolSpec,
+        input_schema: Value,
+        arguments: Value,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        let (cx, id) = (self.tool_context().clone(), self.next_nested_id());
+        let host = Arc::clone(&cx.0.host);
+        host.authorize_step(cx, id, step, input_schema, arguments)
+    }
+
+    /// Returns whether a rule that names hosts denies this one or asks about it. A body that lets
+    /// a command contact hosts must ask here, even about a host that its configuration lists.
+    #[must_use]
+    fn is_host_restricted(&self, host: &str) -> bool {
+        let cx = self.tool_context();
+        cx.0.host.path_rules().is_host_restricted(cx, host)
+    }
+
     /// Returns which turn of the run this is, from 1.
     #[must_use]
     fn cycle(&self) -> u32 {
@@ -301,7 +336,7 @@ pub trait HostContext: sealed::Sealed + Sized {
 
 impl HostContext for ToolContext {
     fn new(
-        scope: Arc<Scope>,
+        scope: Scope,
         id: CallId,
         requested_name: ToolName,
         tool_name: ToolName,
@@ -321,9 +356,17 @@ impl HostContext for ToolContext {
             lease: Lease::default(),
             rare: OnceLock::new(),
             nested: AtomicU32::new(0),
+            is_task: false,
             attempt_of: None,
             journal_position: AtomicU64::new(0),
         }))
+    }
+
+    fn into_task(mut self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.is_task = true;
+        }
+        self
     }
 
     fn for_attempt(&self, attempt: u32) -> Self {
@@ -335,7 +378,7 @@ impl HostContext for ToolContext {
         let whole = self.0.attempt_of.clone().unwrap_or_else(|| self.clone());
         let (requested_name, tool_name) = (call.requested_name.clone(), call.tool_name.clone());
         let host = Arc::clone(&call.host);
-        let (scope, id) = (Arc::clone(&call.scope), call.id.clone());
+        let (scope, id) = (call.scope.clone(), call.id.clone());
         let mut made = Self::new(scope, id, requested_name, tool_name, host);
         if let Some(inner) = Arc::get_mut(&mut made.0) {
             inner.attempt = AtomicU32::new(attempt);

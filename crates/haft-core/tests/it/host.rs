@@ -52,7 +52,7 @@ pub(crate) fn cx() -> ToolContext {
 /// Makes the context of a call in this scope.
 pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> ToolContext {
     ToolContext::new(
-        Arc::new(scope),
+        scope,
         CallId::from("call"),
         ToolName::from("tool"),
         ToolName::from("tool"),

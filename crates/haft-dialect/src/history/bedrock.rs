@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
+    alternating::AlternatingFormat,
     read::{Node, Reader, arguments_json},
-    write::{AlternatingFormat, Writer},
+    write::Writer,
 };
 
 /// The document types that have a short name here.
@@ -146,13 +147,7 @@ const FORMAT: AlternatingFormat = AlternatingFormat {
 };
 
 pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
-    let system = writer.system_first(messages, block);
-    let messages = FORMAT.write(writer, messages);
-    if system.is_empty() {
-        json!({"messages": messages})
-    } else {
-        json!({"system": system, "messages": messages})
-    }
+    FORMAT.with_system(writer, messages)
 }
 
 fn text(text: &str) -> Value {

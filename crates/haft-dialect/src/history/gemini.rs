@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
+    alternating::AlternatingFormat,
     read::{Node, Reader, arguments_json},
-    write::{AlternatingFormat, Writer, joined},
+    write::{Writer, joined},
 };
 
 pub(super) fn read(root: &Node<'_>) -> Result<Transcript, Error> {

@@ -19,6 +19,7 @@ mod ollama;
 mod repair;
 mod ids;
 mod write;
+mod alternating;
 mod cache_marks;
 
 use std::borrow::Cow;

@@ -14,6 +14,7 @@ mod names;
 mod ollama;
 mod openai;
 
+use haft_core::text::shortened_bytes;
 use haft_schema::{
     Formats, Loss, LossKind, Schema,
     lowering::{self, Document, LoweredSchema, LoweringRules},
@@ -379,13 +380,7 @@ fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered
     let mut schema = Map::new();
     schema.insert("type".into(), json!("object"));
     schema.insert("properties".into(), json!({}));
-    let whole = input.to_string();
-    let max_bytes = 4_000;
-    let notes = if whole.len() > max_bytes {
-        format!("{}…", &whole[..whole.floor_char_boundary(max_bytes)])
-    } else {
-        whole
-    };
+    let notes = shortened_bytes(&input.to_string(), 4_000);
     LoweredSchema {
         schema,
         losses: vec![Loss::new(

@@ -292,13 +292,7 @@ impl EventHandler for Decoder {
             StopReason::Done if !open.is_empty() => StopReason::Truncated,
             stop => stop,
         });
-        // Blocks that are left out shift the others.
-        let mut content = Vec::new();
-        let mut moved = Vec::new();
-        for partial in self.blocks {
-            moved.push(content.len());
-            content.extend(partial.into_history());
-        }
+        let (content, moved) = json::kept(self.blocks.into_iter().map(PartialBlock::into_history));
         let places = self.given.iter().map(|at| format!("/content/{}/id", moved[*at])).collect();
         Closing { open, stop, message: json::message("assistant", "content", content), places }
     }

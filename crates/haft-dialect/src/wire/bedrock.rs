@@ -311,12 +311,7 @@ impl EventHandler for Decoder {
             StopReason::Done if !open.is_empty() => StopReason::Truncated,
             stop => stop,
         });
-        let mut content = Vec::new();
-        let mut moved = Vec::new();
-        for partial in self.blocks {
-            moved.push(content.len());
-            content.extend(partial.into_history());
-        }
+        let (content, moved) = json::kept(self.blocks.into_iter().map(PartialBlock::into_history));
         let place = |at: &usize| format!("/content/{}/toolUse/toolUseId", moved[*at]);
         let places = self.given.iter().map(place).collect();
         Closing { open, stop, message: json::message("assistant", "content", content), places }

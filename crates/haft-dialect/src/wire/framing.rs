@@ -4,6 +4,9 @@
 //! supported: server-sent events, and concatenated JSON objects (one per line, or inside one
 //! array). The first byte that is not whitespace decides.
 //!
+//! Our own code: the crates for server-sent events wrap a stream of one framing and do not say
+//! whether a body ended inside an event.
+//!
 //! INVARIANT: every byte is scanned once, and at most one event is buffered (bounded memory).
 
 /// The largest event that is buffered.

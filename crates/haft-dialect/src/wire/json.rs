@@ -128,6 +128,18 @@ pub(super) fn weight(value: &Value) -> Option<usize> {
     weigh(value, MAX_DEPTH).map(|(bytes, values)| bytes.max(values * MIN_VALUE_COST))
 }
 
+/// Returns the blocks that are kept, and where each block is among them: blocks that are left out
+/// shift the others.
+pub(super) fn kept(blocks: impl Iterator<Item = Option<Value>>) -> (Vec<Value>, Vec<usize>) {
+    let mut content = Vec::new();
+    let mut moved = Vec::new();
+    for block in blocks {
+        moved.push(content.len());
+        content.extend(block);
+    }
+    (content, moved)
+}
+
 /// Builds a message from a role and a list, without copying the list.
 pub(super) fn message(role: &str, key: &str, list: Vec<Value>) -> Value {
     let role = ("role".to_owned(), Value::from(role));

@@ -324,8 +324,10 @@ impl Connection {
             .with_max_total_timeout(config.max_timeout);
         let options = self.options(options, CallPeer::of(cx).filter(|_| self.forwards).as_ref());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        // From before the request: the server may log, ask and report before this task goes on.
+        let following = self.notifications.follow(cx);
         let handle = self.peer.send_cancellable_request(request, options).await?;
-        let _following = self.notifications.follow(handle.progress_token.clone(), cx);
+        following.sent(&handle.progress_token);
         let mut guard = CancelOnDrop::new(&self.peer, handle.id.clone());
         let response = handle.await_response().await;
         guard.disarm();

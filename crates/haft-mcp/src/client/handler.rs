@@ -45,52 +45,60 @@ pub(super) struct Notifications {
     progress: Mutex<FollowedCalls>,
 }
 
-/// The calls whose progress is reported, by the token of their request.
+/// The calls that are running. The token of a request is known only after it was sent, when the
+/// server may have answered already.
 #[derive(Debug, Default)]
 struct FollowedCalls {
-    by_token: HashMap<ProgressToken, ToolContext>,
-    /// Notes of requests that were sent a moment ago and are not followed yet.
+    /// By the number of the guard.
+    running: HashMap<u64, FollowedCall>,
+    last: u64,
+    /// Progress of requests whose token is not known yet.
     early: VecDeque<ProgressNotificationParam>,
 }
 
+#[derive(Debug)]
+struct FollowedCall {
+    cx: ToolContext,
+    token: Option<ProgressToken>,
+}
+
 impl Notifications {
-    /// Reports the progress of a request to a call, until the guard is dropped.
-    pub(super) fn follow(self: &Arc<Self>, token: ProgressToken, cx: &ToolContext) -> Following {
+    /// Follows a call from before its request is sent, until the guard is dropped: what the server
+    /// logs and asks at once is the call's too.
+    pub(super) fn follow(self: &Arc<Self>, cx: &ToolContext) -> Following {
         let mut calls = self.lock();
-        calls.by_token.insert(token.clone(), cx.clone());
-        let (own, others) = calls
-            .early
-            .drain(..)
-            .partition(|note: &ProgressNotificationParam| note.progress_token == token);
-        calls.early = others;
-        drop(calls);
-        let own: VecDeque<_> = own;
-        own.iter().for_each(|note| report(cx, note));
-        Following { notifications: Arc::clone(self), token }
+        calls.last += 1;
+        let number = calls.last;
+        calls.running.insert(number, FollowedCall { cx: cx.clone(), token: None });
+        Following { notifications: Arc::clone(self), number }
     }
 
     /// Reports progress to its call.
     fn progressed(&self, note: &ProgressNotificationParam) {
         let mut calls = self.lock();
-        match calls.by_token.get(&note.progress_token).cloned() {
+        let mut all = calls.running.values();
+        match all.find(|call| call.token.as_ref() == Some(&note.progress_token)) {
             Some(call) => {
+                let cx = call.cx.clone();
                 drop(calls);
-                report(&call, note);
+                report(&cx, note);
             }
-            None => {
+            None if calls.running.values().any(|call| call.token.is_none()) => {
                 calls.early.push_back(note.clone());
                 let excess = calls.early.len().saturating_sub(MAX_EARLY_NOTES);
                 calls.early.drain(..excess);
             }
+            // Of a call that has ended.
+            None => {}
         }
     }
 
     /// Returns the MCP client behind the only call that is running.
     fn only_client(&self) -> Option<CallPeer> {
         let calls = self.lock();
-        let mut all = calls.by_token.values();
+        let mut all = calls.running.values();
         match (all.next(), all.next()) {
-            (Some(cx), None) => CallPeer::of(cx),
+            (Some(call), None) => CallPeer::of(&call.cx),
             _ => None,
         }
     }
@@ -100,15 +108,35 @@ impl Notifications {
     }
 }
 
-/// Reports progress until it is dropped.
+/// Follows a call until it is dropped.
 pub(super) struct Following {
     notifications: Arc<Notifications>,
-    token: ProgressToken,
+    number: u64,
+}
+
+impl Following {
+    /// Sets the token of the request, and reports the progress that was faster.
+    pub(super) fn sent(&self, token: &ProgressToken) {
+        let mut calls = self.notifications.lock();
+        let Some(call) = calls.running.get_mut(&self.number) else { return };
+        call.token = Some(token.clone());
+        let cx = call.cx.clone();
+        let (own, others): (VecDeque<_>, _) = std::mem::take(&mut calls.early)
+            .into_iter()
+            .partition(|note: &ProgressNotificationParam| note.progress_token == *token);
+        calls.early = others;
+        // Under the lock, so that a later note cannot come before them.
+        own.iter().for_each(|note| report(&cx, note));
+    }
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        self.notifications.lock().by_token.remove(&self.token);
+        let mut calls = self.notifications.lock();
+        calls.running.remove(&self.number);
+        if calls.running.values().all(|call| call.token.is_some()) {
+            calls.early.clear();
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Takes in progress and log entries in the order in which they arrive, and before the response
 //! that follows them. The SDK runs a task for each notification, which keeps no order.
+//!
+//! It also leaves out a late answer to the probe of the protocol. A server that takes long to start
+//! (`npx` installs it first) answers the probe after the SDK has gone on with `initialize`, which
+//! would fail on it.
 
 use std::future::Future;
 
 use rmcp::{
     RoleClient,
-    model::JsonRpcMessage,
+    model::{ClientRequest, JsonRpcMessage, RequestId},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -16,11 +20,14 @@ use super::handler::Handler;
 pub(super) struct OrderedTransport<T> {
     inner: T,
     handler: Handler,
+    /// The probe, and whether `initialize` was sent after it.
+    probe: Option<RequestId>,
+    has_given_up_probe: bool,
 }
 
 impl<T> OrderedTransport<T> {
     pub(super) fn new(inner: T, handler: &Handler) -> Self {
-        Self { inner, handler: handler.clone() }
+        Self { inner, handler: handler.clone(), probe: None, has_given_up_probe: false }
     }
 }
 
@@ -31,15 +38,33 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for OrderedTransport<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &item {
+            match &request.request {
+                ClientRequest::DiscoverRequest(_) => self.probe = Some(request.id.clone()),
+                ClientRequest::InitializeRequest(_) => self.has_given_up_probe = true,
+                _ => {}
+            }
+        }
         self.inner.send(item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let message = self.inner.receive().await?;
-        if let JsonRpcMessage::Notification(notification) = &message {
-            self.handler.notified(&notification.notification);
+        loop {
+            let message = self.inner.receive().await?;
+            let answered = match &message {
+                JsonRpcMessage::Notification(notification) => {
+                    self.handler.notified(&notification.notification);
+                    None
+                }
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                JsonRpcMessage::Request(_) => None,
+            };
+            if self.has_given_up_probe && answered.is_some() && answered == self.probe.as_ref() {
+                continue;
+            }
+            return Some(message);
         }
-        Some(message)
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {

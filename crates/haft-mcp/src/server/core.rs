@@ -21,7 +21,8 @@ use rmcp::{
     ErrorData, RoleServer,
     model::{
         CreateTaskResult, InputRequest, InputRequiredResult, InputResponses, LoggingLevel,
-        LoggingMessageNotificationParam,
+        LoggingMessageNotification, LoggingMessageNotificationParam, ServerJsonRpcMessage,
+        ServerNotification,
     },
     service::RequestContext,
 };
@@ -38,6 +39,7 @@ use super::{
     parked_call::JobCall,
     progress::ProgressReports,
     provider::{ContentProvider, ProviderError, ProviderRequest},
+    request_streams::{RequestStreams, SESSION_HEADER},
     results::OffloadedResults,
     seal::{Binding, Sealer},
     tasks::Tasks,
@@ -395,6 +397,17 @@ async fn send_request(cx: &RequestContext<RoleServer>, request: InputRequest) ->
 async fn notify_log(cx: &RequestContext<RoleServer>, entry: LogEntry) {
     let level = to_sdk_level(entry.level);
     let entry = LoggingMessageNotificationParam::new(level, entry.data).with_logger(entry.logger);
+    // In a session over HTTP it belongs on the stream of its request.
+    if let Some(parts) = cx.extensions.get::<http::request::Parts>()
+        && let Some(streams) = parts.extensions.get::<Arc<RequestStreams>>()
+        && let Some(session) = parts.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok())
+    {
+        let entry = LoggingMessageNotification::new(entry.clone());
+        let entry = ServerNotification::LoggingMessageNotification(entry);
+        if streams.send(session, &cx.id, ServerJsonRpcMessage::notification(entry)) {
+            return;
+        }
+    }
     let _ = cx.peer.notify_logging_message(entry).await;
 }
 

@@ -33,6 +33,7 @@ mod parked_call;
 mod parked_store;
 mod progress;
 mod provider;
+mod request_streams;
 mod results;
 mod seal;
 mod tasks;
@@ -50,7 +51,7 @@ use tokio::{
 
 pub(crate) use self::core::to_sdk_level;
 pub use self::{
-    approver::ClientApprover,
+    approver::{ClientApprover, QuestionApprover, QuestionTool},
     call_peer::{CallPeer, LogLevel},
     changes::{Changes, ListChange},
     client_request::{ClientRequest, RequestKind},

@@ -162,6 +162,30 @@ pub(crate) async fn eventually(what: &str, is_true: impl Fn() -> bool) {
     panic!("not within 30 s: {what}");
 }
 
+/// Runs a test that measures memory in a process of its own, because other tests of this one use
+/// memory too. Returns `true` in that process; the caller returns otherwise.
+pub(crate) fn is_alone(test: &str) -> bool {
+    const VARIABLE: &str = "HAFT_TEST_ALONE";
+    if std::env::var_os(VARIABLE).is_some_and(|running| running == test) {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--nocapture"]).env(VARIABLE, test);
+    let ran = child.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success() && out.contains("1 passed"), "{out}\n{err}");
+    eprintln!("{err}");
+    false
+}
+
+/// The resident memory of this process, in KiB.
+pub(crate) fn resident_kib() -> u64 {
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
 /// Whether a process exists and is no zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();

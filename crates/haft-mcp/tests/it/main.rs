@@ -3,8 +3,9 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "the helpers belong to the tests; a test runs tasks of its own"
+    reason = "the helpers belong to the tests; a test runs tasks of its own and prints figures"
 )]
 
 mod kit;

@@ -261,3 +261,13 @@ async fn a_changed_list_takes_effect_between_turns() {
         runtime.close().await;
     }
 }
+
+#[tokio::test]
+async fn a_server_that_answers_the_probe_late_is_connected() {
+    // As `npx` does, which installs the server first.
+    let config = stdio(&["--legacy", "--delay", "12000"]);
+    let remote = server(config);
+    let status = remote.wait(Duration::from_secs(120)).await;
+    assert_eq!(status.state, ServerState::Ready, "{status:?}");
+    remote.shut_down().await;
+}

@@ -9,11 +9,11 @@ use haft_core::Operation;
 use haft_shell::{Expanded, RedirectKind, SimpleCommand, Word};
 
 use super::{
-    Facts, MAX_MENTIONS, Part, Parts, expand, host,
+    Facts, MAX_MENTIONS, Part, Parts, expand,
     launch::{Directories, Launch},
     named_files::{self, NamedFile},
 };
-use crate::{context::ArgumentKind, path_resolver::normalize_lexically};
+use crate::{context::ArgumentKind, host, path_resolver::normalize_lexically};
 
 const CHANGES_DIRECTORY: &str = "the command changes its directory first";
 const ONE_OF_SEVERAL: &str = "it may run in another directory";

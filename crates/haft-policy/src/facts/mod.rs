@@ -9,8 +9,8 @@
 
 mod commands;
 mod expand;
-pub(crate) mod host;
 mod launch;
+mod marked;
 mod named_files;
 mod sample;
 mod workspace;
@@ -35,11 +35,10 @@ pub(crate) use self::{
 use super::{
     context::{ArgumentKind, PolicyContext},
     glob::NameGlob,
+    host,
+    network::HostEntry,
     path_resolver::{MAX_SEARCHED_ENTRIES, normalize_lexically, symlink_targets},
-    request::{
-        PolicyRequest, PolicyTool, Subject,
-        traits::{self, Mark, Traits},
-    },
+    request::{PolicyRequest, PolicyTool, Subject, traits},
     taint::TaintTracker,
 };
 
@@ -70,7 +69,7 @@ pub(crate) struct Facts<'a> {
     /// What is known about its commands, the strictest of each, unless the call is read-only.
     pub(crate) effects_known: Option<(Kind, CommandEffect)>,
     /// The run it belongs to, and its working directory.
-    pub(crate) scope: &'a Arc<Scope>,
+    pub(crate) scope: &'a Scope,
     /// What the run has read.
     pub(crate) seen: &'a Arc<TaintTracker>,
     /// Its parts, at most [`Parts::MAX`]; `overflow` is set if there were more.
@@ -90,6 +89,9 @@ pub(crate) struct Facts<'a> {
     /// Programs that its commands run by a path or by an interpreter, each with the index of the
     /// command's part. Only restricting rules use them.
     pub(crate) launches: Vec<(usize, Launch)>,
+    /// Hosts that its argument requests for a command, each with the index of its part; `None` is
+    /// the whole network.
+    pub(crate) requested_hosts: Vec<(usize, Option<HostEntry>)>,
     /// Prefixes of names that only a running shell completes: the part, the operation, the
     /// directory, and the prefix.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
@@ -252,6 +254,7 @@ impl<'a> Facts<'a> {
             possible: Vec::new(),
             texts: Vec::new(),
             launches: Vec::new(),
+            requested_hosts: Vec::new(),
             beginnings: Vec::new(),
             declares_reads: call.declares_reads(),
             listings: DirectoryListings::default(),
@@ -429,32 +432,6 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
-    /// Adds what the schema marks its arguments as.
-    fn add_marked(&mut self, schema: &Value, traits: &Traits) {
-        let arguments = self.arguments;
-        let starts_elsewhere = |(name, mark): &(String, Mark)| {
-            let directory = arguments.get(name).filter(|_| *mark == Mark::Directory);
-            directory.is_some_and(|path| !path.is_null() && path != "." && path != "")
-        };
-        self.starts_elsewhere = traits.marks.iter().any(starts_elsewhere);
-        if traits.deep {
-            let mut marked = Vec::new();
-            let found = &mut |value, mark| marked.push((value, mark));
-            let complete = traits::walk(schema, arguments, found);
-            for (value, mark) in marked {
-                self.add_mark(value, mark);
-            }
-            if !complete {
-                self.add_all_unknown("its schema is too complex to find every argument");
-            }
-        }
-        for (name, mark) in &traits.marks {
-            if let Some(value) = arguments.get(name) {
-                self.add_mark(value, *mark);
-            }
-        }
-    }
-
     /// Adds what the policy context declares about its arguments.
     fn add_named(&mut self) {
         let context = self.context;
@@ -483,17 +460,6 @@ impl<'a> Facts<'a> {
         key == source || rest.is_some_and(|rest| names_tool(rest, tool))
     }
 
-    fn add_mark(&mut self, value: &Value, mark: Mark) {
-        match mark {
-            Mark::About(about) => self.add_about(value, about),
-            Mark::Words => self.add_words(value),
-            Mark::Directory => self.add_about(value, ArgumentKind::ReadPath),
-            Mark::Agent => {}
-            // FAIL CLOSED: a mark of a later version may mean anything.
-            Mark::Unknown => self.add_all_unknown("its schema has an unknown `x-haft` value"),
-        }
-    }
-
     /// Adds one value, or each of a list.
     fn add_about(&mut self, value: &Value, about: ArgumentKind) {
         match value {
@@ -519,22 +485,6 @@ impl<'a> Facts<'a> {
                 }
             }
             _ => self.add_unknown(about, "it is neither a string nor a list of strings"),
-        }
-    }
-
-    /// Adds a command whose argv is a list.
-    fn add_words(&mut self, value: &Value) {
-        let words: Option<Vec<&str>> = match value {
-            Value::Null => return,
-            Value::Array(list) => list.iter().map(Value::as_str).collect(),
-            _ => None,
-        };
-        match words {
-            Some(words) => {
-                self.does(Operation::Execute);
-                self.add_command(&haft_shell::quoted(words));
-            }
-            None => self.add_unknown(ArgumentKind::Command, "it is not a list of strings"),
         }
     }
 

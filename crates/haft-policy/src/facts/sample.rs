@@ -26,7 +26,7 @@ use haft_schema::near::nearest;
 pub(crate) struct Sample {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
-    pub(crate) scope: Arc<Scope>,
+    pub(crate) scope: Scope,
     pub(crate) seen: Arc<TaintTracker>,
     /// The source and the name there, for a tool from an external source.
     remote: Option<(String, String)>,
@@ -69,7 +69,7 @@ impl Sample {
         Self {
             tool: own.to_owned(),
             arguments,
-            scope: Arc::default(),
+            scope: Scope::default(),
             seen: Arc::default(),
             remote: remote.map(|(source, tool)| (source.to_owned(), tool.to_owned())),
             capabilities: None,
@@ -78,10 +78,16 @@ impl Sample {
     }
 
     /// Makes a call that reads one file, or does more to it.
-    pub(crate) fn touching(doing: Operation, file: &str, scope: Arc<Scope>) -> Self {
+    pub(crate) fn touching(doing: Operation, file: &str, scope: Scope) -> Self {
         let about =
             if doing == Operation::Read { ArgumentKind::ReadPath } else { ArgumentKind::WritePath };
         Self { scope, ..Self::about(about, file) }
+    }
+
+    /// Makes a call that contacts one host.
+    pub(crate) fn contacting(host: &str, scope: Scope) -> Self {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Self { scope, ..Self::about(ArgumentKind::Url, &host) }
     }
 
     /// The tool and the argument that a command, a path or a URL is short for.
@@ -155,7 +161,7 @@ impl Sample {
             let known = serde_json::from_value(Value::from(word));
             sample.operations.push(known.map_err(|_| format!("`{word}` is not a known effect"))?);
         }
-        sample.scope = Arc::new(scope);
+        sample.scope = scope;
         Ok(sample)
     }
 
@@ -195,6 +201,7 @@ impl Sample {
             possible: Vec::new(),
             texts: Vec::new(),
             launches: Vec::new(),
+            requested_hosts: Vec::new(),
             beginnings: Vec::new(),
             declares_reads: false,
             listings: DirectoryListings::default(),

@@ -11,11 +11,14 @@ use haft_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
+    network,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader, words},
     template::{Placeholder, Template, Values},
+    unused_parameters::unused,
 };
 use crate::{
     context::ArgumentKind,
+    network::NetworkAccess,
     rule::{ConfigLayer, SourceLocation},
 };
 use haft_schema::Schema;
@@ -53,6 +56,7 @@ pub(super) const TOOL_KEYS: &[&str] = &[
     "cwd",
     "stdin",
     "success",
+    "network",
 ];
 const PARAMETER_KEYS: &[&str] = &[
     "type",
@@ -98,6 +102,8 @@ pub struct CommandTool {
     pub cwd: Option<String>,
     /// The exit codes that mean success.
     pub success: Vec<i32>,
+    /// The hosts that it may contact; `None` if it does not say which.
+    pub network: Option<NetworkAccess>,
     /// The location of its declaration.
     pub location: SourceLocation,
     /// The layer of the file that declares it.
@@ -195,6 +201,7 @@ pub(super) fn read(
     });
     let spec = ToolSpec::new(&*entry.key, description.unwrap_or_else(String::new));
     let spec = options(reader, fields, spec.isolation(Isolation::Required));
+    let (spec, network) = network::of_tool(reader, fields, spec);
     let cwd = fields.line(reader, "cwd");
     let success = match fields.get("success") {
         Some(node) => {
@@ -217,33 +224,7 @@ pub(super) fn read(
         return None;
     }
     let (command, location) = (command?, reader.location(entry.at));
-    Some(CommandTool { spec, input_schema, cwd, success, location, layer, command, stdin })
-}
-
-/// Reports parameters that are never used.
-fn unused(
-    reader: &mut Reader<'_>,
-    fields: &Fields<'_>,
-    placeholders: &[Placeholder],
-    command: Option<&Template>,
-    stdin: Option<&Template>,
-) {
-    let Some(Node { kind: Kind::Table(entries), .. }) = fields.get("parameters") else { return };
-    let names = || command.into_iter().chain(stdin).flat_map(Template::names);
-    for placeholder in
-        placeholders.iter().filter(|placeholder| !names().any(|name| name == placeholder.name))
-    {
-        let at =
-            entries.iter().find(|entry| entry.key == placeholder.name).map_or(0, |entry| entry.at);
-        reader.wrong(
-            at,
-            format!("the parameter `{}` is never used", placeholder.name),
-            format!(
-                "put `{{{}}}` into `command` or `stdin`, or remove the parameter",
-                placeholder.name
-            ),
-        );
-    }
+    Some(CommandTool { spec, input_schema, cwd, success, network, location, layer, command, stdin })
 }
 
 fn command(

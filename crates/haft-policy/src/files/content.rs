@@ -39,6 +39,8 @@ pub(super) struct FileContent {
     pub(super) hooks: Vec<ParsedHook>,
     /// The file of `[audit]`.
     pub(super) audit: Option<(PathBuf, SourceLocation)>,
+    /// Variables that hooks get (`pass_env`).
+    pub(super) hooks_env: Vec<(String, SourceLocation)>,
     /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
     /// Only the organisation's own allows apply.
@@ -79,6 +81,7 @@ impl FileContent {
             mcp_servers: Vec::new(),
             hooks: Vec::new(),
             audit: None,
+            hooks_env: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,
             only_managed_hooks: false,

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     budget::Budget,
     context::Mode,
+    network::NetworkAccess,
     rule::{ConfigLayer, SourceLocation},
 };
 
@@ -58,6 +59,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, options: &LoadOptions) -> Polic
             }
         }
         super::audit::merge(&mut setup.audit_file, content.audit);
+        setup.hooks_env.extend(content.hooks_env.into_iter().map(|(name, _)| name));
         setup.sandbox.add(content.sandbox);
         setup.model.add(content.model);
         for server in content.mcp_servers {
@@ -93,6 +95,7 @@ pub(super) fn merge(mut files: Vec<FileContent>, options: &LoadOptions) -> Polic
             setup.notes.push(FileNote { location, message });
         }
     }
+    setup.context.network = setup.sandbox.network.clone();
     setup
 }
 
@@ -133,9 +136,17 @@ fn strip(content: &mut FileContent, ignored: &mut Ignored) {
             ignored.add("rewrite of arguments", &rule.location);
             rule.rewrite.clear();
         }
+        if !rule.network.is_none() {
+            ignored.add("network access of a rule", &rule.location);
+            rule.network = NetworkAccess::none();
+        }
     }
     for hook in content.hooks.drain(..) {
         ignored.add("hook", &hook.spec.location);
+    }
+    // Hooks of other files would get them.
+    for (_, location) in content.hooks_env.drain(..) {
+        ignored.add("passed variable", &location);
     }
     for tool in content.tools.drain(..) {
         ignored.add("declared tool", &tool.location);

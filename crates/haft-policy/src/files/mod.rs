@@ -8,6 +8,7 @@ mod call_limits;
 mod source;
 mod mistake;
 mod negated;
+mod network;
 mod node;
 mod json;
 mod content;
@@ -23,9 +24,11 @@ mod model;
 mod mcp;
 mod audit;
 mod relative_path;
+mod rule_options;
 mod merge;
 mod config_path;
 mod trust;
+mod unused_parameters;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -107,6 +110,9 @@ pub struct PolicyConfig {
     pub context: PolicyContext,
     /// The hooks of all files, in order.
     pub hooks: Vec<HookSpec>,
+    /// Environment variables that hooks get besides the harmless ones. A trailing `*` matches any
+    /// ending.
+    pub hooks_env: Vec<String>,
     /// The tools that files declare as commands.
     pub tools: Vec<CommandTool>,
     /// What a run may use.

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use haft_core::text::shortened;
 use serde_json::{Map, Value};
 
 use super::{mistake::Mistakes, negated::Negated, source::Source};
@@ -55,7 +56,7 @@ impl Node {
             Kind::Flag(flag) => flag.to_string(),
             Kind::Whole(n) => format!("the number {n}"),
             Kind::Real(n) => format!("the number {n}"),
-            Kind::Text(text) => format!("{:?}", shortened(text)),
+            Kind::Text(text) => format!("{:?}", quoted(text)),
             Kind::Odd(what) => (*what).to_owned(),
             Kind::List(_) => "a list".to_owned(),
             Kind::Table(_) => "a table".to_owned(),
@@ -64,12 +65,8 @@ impl Node {
 }
 
 /// Truncates a text that a message quotes.
-fn shortened(text: &str) -> String {
-    const MAX_QUOTED_CHARS: usize = 60;
-    match text.char_indices().nth(MAX_QUOTED_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+fn quoted(text: &str) -> String {
+    shortened(text, 60)
 }
 
 /// A type that a value is read into.
@@ -240,7 +237,7 @@ impl<'n> Fields<'n> {
         let table = self.with(reader, key, |reader, node, what| reader.any_table(node, what));
         let mut map = M::default();
         map.extend(table.iter().flat_map(Fields::iter).filter_map(|entry| {
-            let what = format!("`{key}.{}`", shortened(&entry.key));
+            let what = format!("`{key}.{}`", quoted(&entry.key));
             Some((entry.key.clone(), read(reader, &entry.value, &what)?))
         }));
         map
@@ -301,7 +298,7 @@ impl Reader<'_> {
                 Some(near) => format!("did you mean `{near}`? Known keys: `{list}`"),
                 None => format!("known keys: `{list}`"),
             };
-            (format!("unknown key `{}` in {what}", shortened(&entry.key)), Some(hint))
+            (format!("unknown key `{}` in {what}", quoted(&entry.key)), Some(hint))
         });
     }
 
@@ -413,7 +410,7 @@ impl Reader<'_> {
     ) -> Option<Pattern> {
         match Pattern::parse(text, anchor) {
             Err(e) if e.kind == PatternErrorKind::Negated => {
-                negated.add(&shortened(text), at);
+                negated.add(&quoted(text), at);
                 None
             }
             _ => self.pattern(text, at, anchor),
@@ -431,7 +428,7 @@ impl Reader<'_> {
                             .to_owned()
                     });
                     (
-                        format!("`{}` is not a valid pattern: {}", shortened(text), e.message),
+                        format!("`{}` is not a valid pattern: {}", quoted(text), e.message),
                         Some(hint),
                     )
                 });

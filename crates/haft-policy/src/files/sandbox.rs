@@ -10,13 +10,21 @@ use std::path::{Path, PathBuf};
 use super::{
     ConfigFile,
     content::FileContent,
+    network,
     node::{Fields, Node, Reader},
     relative_path::directory,
 };
-use crate::{pattern::PathBase, rule::SourceLocation};
+use crate::{network::NetworkAccess, pattern::PathBase, rule::SourceLocation};
 
-const KEYS: &[&str] =
-    &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env", "cgroup"];
+const KEYS: &[&str] = &[
+    "confine_unasked",
+    "toolchains",
+    "read_only_roots",
+    "writable_roots",
+    "pass_env",
+    "network",
+    "cgroup",
+];
 
 /// The merged sandbox settings of all files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +40,14 @@ pub struct SandboxSettings {
     pub writable_roots: Vec<(PathBuf, SourceLocation)>,
     /// Environment variables that are passed to commands. A trailing `*` matches any ending.
     pub pass_env: Vec<(String, SourceLocation)>,
+    /// Hosts that commands may contact, if they may write at all.
+    pub network: NetworkAccess,
     /// A delegated cgroup directory that keeps the memory limit of commands. The last file counts.
     pub cgroup: Option<(PathBuf, SourceLocation)>,
+    /// Where `network` is set.
+    pub network_location: Option<SourceLocation>,
+    /// A file says `network = "none"`.
+    has_no_network: bool,
 }
 
 impl Default for SandboxSettings {
@@ -44,7 +58,10 @@ impl Default for SandboxSettings {
             read_only_roots: Vec::new(),
             writable_roots: Vec::new(),
             pass_env: Vec::new(),
+            network: NetworkAccess::none(),
             cgroup: None,
+            network_location: None,
+            has_no_network: false,
         }
     }
 }
@@ -106,6 +123,22 @@ impl SandboxSettings {
         secrets.filter(|secret| secret.starts_with(root)).collect()
     }
 
+    /// Joins the hosts of a file. `none` in one file disables all of them.
+    fn add_network(&mut self, network: Option<(NetworkAccess, SourceLocation)>) {
+        match network {
+            None => {}
+            Some((access, _)) if access.is_none() => {
+                self.has_no_network = true;
+                self.network = NetworkAccess::none();
+            }
+            Some(_) if self.has_no_network => {}
+            Some((access, location)) => {
+                self.network = std::mem::take(&mut self.network).join(&access);
+                self.network_location.get_or_insert(location);
+            }
+        }
+    }
+
     /// Merges the settings of a file. A feature that one file disables stays disabled.
     pub(super) fn add(&mut self, content: SandboxTable) {
         self.confine_unasked &= content.confine_unasked != Some(false);
@@ -113,6 +146,7 @@ impl SandboxSettings {
         self.read_only_roots.extend(content.read_only_roots);
         self.writable_roots.extend(content.writable_roots);
         self.pass_env.extend(content.pass_env);
+        self.add_network(content.network);
         self.cgroup = content.cgroup.or(self.cgroup.take());
     }
 }
@@ -125,6 +159,7 @@ pub(super) struct SandboxTable {
     read_only_roots: Vec<(PathBuf, SourceLocation)>,
     writable_roots: Vec<(PathBuf, SourceLocation)>,
     pass_env: Vec<(String, SourceLocation)>,
+    network: Option<(NetworkAccess, SourceLocation)>,
     cgroup: Option<(PathBuf, SourceLocation)>,
 }
 
@@ -136,6 +171,9 @@ impl SandboxTable {
         }
         for (_, location) in self.pass_env.drain(..) {
             ignored("passed variable", &location);
+        }
+        if let Some((_, location)) = self.network.take_if(|(access, _)| !access.is_none()) {
+            ignored("network access of commands", &location);
         }
         if let Some((_, location)) = self.cgroup.take() {
             ignored("cgroup", &location);
@@ -157,7 +195,11 @@ pub(super) fn read(
     own.toolchains = fields.field(reader, "toolchains");
     own.read_only_roots = roots(reader, &fields, "read_only_roots", file, anchor);
     own.writable_roots = roots(reader, &fields, "writable_roots", file, anchor);
-    own.pass_env = names(reader, &fields);
+    own.pass_env = variable_names(reader, &fields);
+    own.network = fields.get("network").map(|node| {
+        let access = network::read(reader, node, "`network` of `[sandbox]`");
+        (access, reader.location(node.at))
+    });
     if let Some(node) = fields.get("cgroup")
         && let Some(text) = reader.text(node, "`cgroup`")
     {
@@ -201,7 +243,11 @@ fn roots(
     found
 }
 
-fn names(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, SourceLocation)> {
+/// Reads `pass_env`: names of environment variables.
+pub(super) fn variable_names(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+) -> Vec<(String, SourceLocation)> {
     let mut found = Vec::new();
     for (text, at) in fields.texts(reader, "pass_env") {
         let name = text.strip_suffix('*').unwrap_or(text);
@@ -308,6 +354,64 @@ mod tests {
             let error = read(&format!("[sandbox]\n{bad}\n"), ConfigLayer::User, true).unwrap_err();
             assert!(error.to_string().contains(why), "{bad}: {error}");
         }
+    }
+
+    #[test]
+    fn network_is_joined_and_only_opened_by_trusted_files() {
+        let list = "[sandbox]\nnetwork = [\"packages.example\", \"*.example.org\", \
+            \"localhost:4873\"]\n";
+        let setup = read(list, ConfigLayer::Project, true).unwrap();
+        assert!(setup.sandbox.network.allows("packages.example", 443));
+        assert_eq!(setup.context.network, setup.sandbox.network, "rules know it too");
+        assert_eq!(setup.sandbox.network_location.map(|at| at.line), Some(2));
+        let untrusted = read(list, ConfigLayer::Project, false).unwrap();
+        assert!(untrusted.sandbox.network.is_none());
+        let notes: Vec<&str> = untrusted.notes.iter().map(|note| &*note.message).collect();
+        assert!(
+            notes.iter().any(|note| note.contains("1 network access of commands")),
+            "{notes:?}"
+        );
+        let word = |word: &str| {
+            let text = format!("[sandbox]\nnetwork = \"{word}\"\n");
+            read(&text, ConfigLayer::User, true).unwrap().sandbox.network
+        };
+        assert!(word("all").is_all() && word("none").is_none() && !word("ask").is_none());
+        let mut settings = SandboxSettings::default();
+        let at = SourceLocation::default;
+        settings.add_network(Some((NetworkAccess::parse(["a.org"]).unwrap(), at())));
+        settings.add_network(Some((NetworkAccess::parse(["b.org"]).unwrap(), at())));
+        assert_eq!(settings.network.texts(), ["a.org", "b.org"]);
+        settings.add_network(Some((NetworkAccess::none(), at())));
+        settings.add_network(Some((NetworkAccess::all(), at())));
+        assert!(settings.network.is_none(), "one file disables it for all");
+        for (bad, why) in [
+            ("[]", "empty list"),
+            ("[\"https://x.org\"]", "a host has no scheme"),
+            ("[\"localhost\"]", "needs a port"),
+            ("[\"x.org:99999\"]", "from 1 to 65535"),
+            ("true", "a string or a list of strings"),
+        ] {
+            let text = format!("[sandbox]\nnetwork = {bad}\n");
+            let error = read(&text, ConfigLayer::User, true).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("haft.toml:2"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn rules_and_declared_tools_list_hosts() {
+        let text = "[[rule]]\nmatch = \"Bash(npm *)\"\ndecision = \"allow\"\nnetwork = \"a.org\"\n\
+            [[rule]]\nmatch = \"Bash(x)\"\ndecision = \"ask\"\nnetwork = [\"b.org\"]\n\
+            [tool.get]\ndescription = \"Gets.\"\ncommand = [\"get\"]\nnetwork = [\"c.org\"]\n";
+        let setup = read(text, ConfigLayer::Project, true).unwrap();
+        assert_eq!(setup.rules[0].network.texts(), ["a.org"]);
+        let tool = &setup.tools[0];
+        assert_eq!(tool.network.as_ref().unwrap().texts(), ["c.org"]);
+        assert!(tool.granted_capabilities().has(haft_core::Capability::Network));
+        let untrusted = read(text, ConfigLayer::Project, false).unwrap();
+        assert!(untrusted.rules.iter().all(|rule| rule.network.is_none()), "asking opens nothing");
+        let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\nnetwork = \"a.org\"\n";
+        let error = read(deny, ConfigLayer::User, true).unwrap_err().to_string();
+        assert!(error.contains("`network` in a rule that decides `deny`"), "{error}");
     }
 
     #[test]

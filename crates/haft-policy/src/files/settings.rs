@@ -96,7 +96,7 @@ impl Settings<'_, '_> {
                 }
                 key => match keys::misspelt(key) {
                     Some(known) => self.misspelt(entry, "", known),
-                    None if keys::restricts(key) => passed.push(entry),
+                    None if keys::restricts(key) || !keys::is_known(key) => passed.push(entry),
                     None => {}
                 },
             }
@@ -216,6 +216,9 @@ impl Settings<'_, '_> {
             let Some(text) = self.reader.text(node, &format!("a rule of {what}")) else { continue };
             let Some(pattern) = self.pattern(text, node.at, decision) else { continue };
             let mut rule = Rule::new(decision.clone(), pattern);
+            // `Agent(model:opus)` may name an agent or a parameter; a restriction means both.
+            let parameter = keys::agent_parameter(text).filter(|_| *decision != Decision::Allow);
+            rule.matches.extend(parameter.and_then(|p| Pattern::parse(&p, &self.anchor).ok()));
             rule.location = self.reader.location(node.at);
             rule.layer = self.file.layer;
             self.content.rules.push(rule);
@@ -424,7 +427,7 @@ impl Settings<'_, '_> {
     }
 }
 
-/// Returns why Claude Code would ignore a rule, if it would.
+/// Returns why a rule has no effect, if it has none.
 fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
     let (tool, specifier) = match text.split_once('(') {
         Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
@@ -447,6 +450,10 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
             _ => {}
         }
     }
+    let bash = specifier.filter(|_| tool == "Bash");
+    if let Some(name) = bash.and_then(keys::bash_parameter) {
+        return Some(format!("commands have no parameter `{name}` here"));
+    }
     if *decision != Decision::Allow {
         return None;
     }
@@ -460,7 +467,7 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
         );
     }
     if let Some(specifier) = specifier
-        && is_parameter(tool, specifier)
+        && keys::is_parameter(tool, specifier)
     {
         return Some("`Tool(parameter:value)` can deny or ask, but not allow".to_owned());
     }
@@ -474,14 +481,6 @@ fn names_a_server(tool: &str) -> bool {
         Some((server, _)) => !server.is_empty() && !server.contains(['*', '?']),
         None => false,
     }
-}
-
-/// Whether a specifier names a parameter, and not a command, a path, a host or a name.
-fn is_parameter(tool: &str, specifier: &str) -> bool {
-    const OTHERS: &[&str] = &["Bash", "Read", "Edit", "Agent", "Task", "Skill", "Cd"];
-    let Some((name, _)) = specifier.split_once(':') else { return false };
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    is_name && !OTHERS.contains(&tool) && !(tool == "WebFetch" && name == "domain")
 }
 
 /// Joins names for a note, truncated.

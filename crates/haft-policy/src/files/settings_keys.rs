@@ -93,3 +93,31 @@ pub(super) fn misspelt(key: &str) -> Option<&'static str> {
 pub(super) fn misspelt_permission(key: &str) -> Option<&'static str> {
     nearest(key, PERMISSIONS)
 }
+
+/// Parameters of `Bash` that the shell of haft does not have: it runs every command in the
+/// foreground and in the sandbox. No command has such a name.
+const BASH_PARAMETERS: [&str; 2] = ["run_in_background", "dangerouslyDisableSandbox"];
+
+/// Returns the parameter that a specifier of `Bash` names, if it names one.
+pub(super) fn bash_parameter(specifier: &str) -> Option<&'static str> {
+    let (name, _) = specifier.split_once(':')?;
+    BASH_PARAMETERS.into_iter().find(|known| *known == name)
+}
+
+/// Returns the pattern of a rule about a parameter of `Agent`, if the rule can be read so.
+pub(super) fn agent_parameter(rule: &str) -> Option<String> {
+    let (tool, rest) = rule.trim().split_once('(')?;
+    let (name, value) = rest.strip_suffix(')')?.split_once(':')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_plain = !value.is_empty() && !value.contains([' ', '\'', '"']);
+    (["Agent", "Task"].contains(&tool) && is_name && is_plain)
+        .then(|| format!("{tool} arg.{name}={value}"))
+}
+
+/// Whether a specifier names a parameter, and not a command, a path, a host or a name.
+pub(super) fn is_parameter(tool: &str, specifier: &str) -> bool {
+    const OTHERS: &[&str] = &["Bash", "Read", "Edit", "Agent", "Task", "Skill", "Cd"];
+    let Some((name, _)) = specifier.split_once(':') else { return false };
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_name && !OTHERS.contains(&tool) && !(tool == "WebFetch" && name == "domain")
+}

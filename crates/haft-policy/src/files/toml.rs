@@ -19,7 +19,7 @@ use super::{
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader, words},
     relative_path::directory,
-    sandbox,
+    rule_options, sandbox,
     source::Source,
 };
 use crate::{
@@ -46,7 +46,7 @@ const FILE_KEYS: &[&str] = &[
 ];
 const RULE_KEYS: &[&str] = &[
     "id", "match", "decision", "input", "except", "reason", "priority", "subject", "when",
-    "rewrite", "enabled", "test",
+    "rewrite", "network", "enabled", "test",
 ];
 const TEST_KEYS: &[&str] = &["allow", "ask", "deny", "need_input", "skip"];
 const BUDGET_KEYS: &[&str] = &[
@@ -282,10 +282,8 @@ impl Toml<'_, '_> {
                 );
             }
         }
-        let rewrite = match fields.get("rewrite") {
-            Some(node) => self.rewrite(node, word),
-            None => serde_json::Map::new(),
-        };
+        let rewrite = rule_options::rewrite(&mut self.reader, fields, word);
+        let network = rule_options::network(&mut self.reader, fields, word);
         let examples = match fields.get("test") {
             Some(node) => self.examples(node, word),
             None => Vec::new(),
@@ -303,6 +301,7 @@ impl Toml<'_, '_> {
         rule.subject = subject?;
         rule.even_tainted = fields.get("when").is_some();
         rule.rewrite = rewrite;
+        rule.network = network;
         rule.examples = examples;
         rule.enabled = enabled?;
         rule.location = self.reader.location(at);
@@ -377,27 +376,6 @@ impl Toml<'_, '_> {
                 }
             })
             .collect()
-    }
-
-    fn rewrite(
-        &mut self,
-        node: &Node,
-        decision: Option<&str>,
-    ) -> serde_json::Map<String, serde_json::Value> {
-        if decision == Some("deny") {
-            self.reader.wrong(
-                node.at,
-                "`rewrite` in a rule that decides `deny`",
-                "a denied call does not run; decide `allow` or `ask`, or remove `rewrite`",
-            );
-        }
-        if self.reader.any_table(node, "`rewrite`").is_none() {
-            return serde_json::Map::new();
-        }
-        match self.reader.value(node) {
-            Some(serde_json::Value::Object(map)) => map,
-            _ => serde_json::Map::new(),
-        }
     }
 
     fn examples(&mut self, node: &Node, decision: Option<&str>) -> Vec<Example> {
@@ -510,10 +488,10 @@ impl Toml<'_, '_> {
     }
 
     fn hooks(&mut self, node: &Node) {
-        let mut known = vec!["mode"];
-        known.extend_from_slice(HookSpec::EVENTS);
+        let known = [&["mode", "pass_env"], HookSpec::EVENTS].concat();
         let reader = &mut self.reader;
         let Some(fields) = reader.table(node, "`[hooks]`", &known) else { return };
+        self.content.hooks_env = sandbox::variable_names(reader, &fields);
         for entry in fields.iter() {
             if entry.key == "mode" {
                 let words = [("guard", true), ("open", false)];

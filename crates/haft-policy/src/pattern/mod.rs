@@ -14,7 +14,6 @@
 
 mod argument;
 mod command;
-mod host;
 mod near_miss;
 mod parse;
 mod path;
@@ -42,11 +41,12 @@ pub(crate) use self::{
     start::{Start, starts},
     subsume::Sides,
 };
-use self::{host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
+use self::{path::PathPattern, select::Selector, tool::Tools};
 use super::{
     context::ArgumentKind,
     facts::{Facts, Names, Part, Parts},
     glob::Glob,
+    host::HostPattern,
     path_resolver::PathResolver,
 };
 

@@ -1,6 +1,6 @@
 //! How close a pattern is to a call that it does not match, for people.
 
-use haft_core::Operation;
+use haft_core::{Operation, text::shortened};
 
 use super::{Head, Pattern, Side, Ternary, select, select::Selector};
 use crate::facts::{Facts, Part, find};
@@ -140,8 +140,5 @@ impl Pattern {
 
 /// Truncates long texts, for people.
 fn shown(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    shortened(text, 80)
 }

@@ -4,12 +4,14 @@ use haft_core::{Capability, Operation};
 
 use super::{
     CommandPattern, Head, Kind, PathBase, PatternError, PatternErrorKind, Written,
-    host::HostPattern,
     path::{PathPattern, is_negated},
     select::{Selector, Tag},
     tool::Tools,
 };
-use crate::glob::{Glob, Style};
+use crate::{
+    glob::{Glob, Style},
+    host::HostPattern,
+};
 use haft_schema::near::nearest;
 
 /// Maximum bytes of a pattern; matching is linear in its length.

@@ -6,10 +6,11 @@
 use haft_core::{Capability, Confidentiality, Operation, Trust};
 use serde_json::Value;
 
-use super::{Side, Ternary, host::HostPattern, path::PathPattern, tool::Tools};
+use super::{Side, Ternary, path::PathPattern, tool::Tools};
 use crate::{
     facts::{Facts, find},
     glob::Glob,
+    host::HostPattern,
     request::Subject,
 };
 

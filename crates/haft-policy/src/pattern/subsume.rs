@@ -3,7 +3,8 @@
 //! Both answers are certain or `false`: what is not clear from the texts is not claimed. Symlinks
 //! are not considered, because they can lead from any path to any other.
 
-use super::{Head, Kind, Pattern, Side, host::HostPattern, path::PathPattern, select::Selector};
+use super::{Head, Kind, Pattern, Side, path::PathPattern, select::Selector};
+use crate::host::HostPattern;
 
 /// The sides of the two patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

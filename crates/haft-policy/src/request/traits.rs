@@ -51,6 +51,7 @@ impl Traits {
             Mark::About(own) => *own == about,
             Mark::Words => about == ArgumentKind::Command,
             Mark::Directory => about == ArgumentKind::ReadPath,
+            Mark::Network => about == ArgumentKind::Url,
             Mark::Agent => false,
             Mark::Unknown => true,
         };
@@ -67,6 +68,9 @@ pub(crate) enum Mark {
     Words,
     /// The directory that commands start in.
     Directory,
+    /// The hosts that a command may contact, as a list of entries of a
+    /// [`NetworkAccess`](crate::NetworkAccess).
+    Network,
     /// The name of another agent.
     Agent,
     /// A mark that this version does not know.
@@ -177,6 +181,7 @@ fn mark(value: &Value) -> Mark {
         Some("command") => Mark::About(ArgumentKind::Command),
         Some("words") => Mark::Words,
         Some("directory") => Mark::Directory,
+        Some("network") => Mark::Network,
         Some("agent") => Mark::Agent,
         _ => Mark::Unknown,
     }

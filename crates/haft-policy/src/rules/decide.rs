@@ -7,13 +7,14 @@ use haft_core::{Decision, Permission, SharedStr, Trust, Verdict};
 
 use super::{
     Applied, Rules,
+    cover::Cover,
     index::Index,
     taint_rules::{self, Concern},
 };
 use crate::{
     Mode, PolicyRequest, default,
     facts::{Facts, Part, Parts},
-    pattern::{Key, Pattern, Side},
+    pattern::Pattern,
     rule::Rule,
 };
 
@@ -55,20 +56,6 @@ pub(super) trait CheckRecorder {
 impl CheckRecorder for () {
     const ENABLED: bool = false;
     fn note(&mut self, _: &'static str, _: &'static str, _: String, _: Option<(usize, usize)>) {}
-}
-
-/// The parts that allows cover.
-#[derive(Default)]
-pub(super) struct Cover {
-    parts: Parts,
-    /// By rules that apply even in a tainted run.
-    even_tainted: Parts,
-    /// By rules that name the host.
-    by_host: Parts,
-    /// By rules that name the protected file.
-    by_name: Parts,
-    first: Option<(usize, Applied)>,
-    rules: usize,
 }
 
 impl Rules {
@@ -253,7 +240,10 @@ impl Rules {
         // A protected file is the better reason, because the request names it.
         let reason = match taint_rules::protected_write(facts, cover.by_name) {
             Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
-            _ => verdict.reason,
+            _ => match super::network::request_reason(facts, cover.parts) {
+                Some(reason) if verdict.decision == Decision::Ask => reason.into(),
+                _ => verdict.reason,
+            },
         };
         notes.note("the default", verdict.decision.as_str(), reason.to_string(), None);
         built(verdict.decision, reason, "the default")
@@ -356,52 +346,6 @@ impl Rules {
         }
         best
     }
-
-    pub(super) fn cover<N: CheckRecorder>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
-        let mut cover = Cover::default();
-        let mut looked_at = 0;
-        for at in self.allow.find(facts, &self.rules) {
-            let at = at as usize;
-            looked_at += 1;
-            let Some(applied) = self.applies(at, facts) else { continue };
-            let rule = &self.rules[at];
-            cover.parts = cover.parts.or(applied.parts);
-            if rule.even_tainted {
-                cover.even_tainted = cover.even_tainted.or(applied.parts);
-            }
-            if rule.matches.iter().any(|p| matches!(p.key(), Key::Host(_))) {
-                cover.by_host = cover.by_host.or(applied.parts);
-            }
-            for pattern in &rule.matches {
-                // A name counts if the pattern that contains it covers the write itself.
-                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
-                if !named.is_empty() {
-                    let covered = pattern.hits(facts, Side::Allow).yes;
-                    cover.by_name = cover.by_name.or(named.and(covered));
-                }
-            }
-            cover.rules += 1;
-            if N::ENABLED {
-                let all = facts.all().without(applied.parts).is_empty();
-                let why = if all { "it covers the call" } else { "it covers a part of the call" };
-                notes.note("allow rules", "allow", why.to_owned(), Some((at, applied.pattern)));
-            }
-            if cover
-                .first
-                .as_ref()
-                .is_none_or(|(best, _)| self.rules[*best].priority < rule.priority)
-            {
-                cover.first = Some((at, applied));
-            }
-        }
-        if N::ENABLED && cover.rules == 0 {
-            notes.note("allow rules", "no match", counted(looked_at, self.allow.len()), None);
-        } else if N::ENABLED && !facts.all().without(cover.parts).is_empty() {
-            let open = facts.describe(facts.all().without(cover.parts));
-            notes.note("allow rules", "not covered", open, None);
-        }
-        cover
-    }
 }
 
 const HARD_LINK: &str = "built in: a hard link to a restricted file";
@@ -496,7 +440,7 @@ fn note_not_confined<N: CheckRecorder>(call: &PolicyRequest<'_>, notes: &mut N) 
     }
 }
 
-fn counted(looked_at: usize, of: usize) -> String {
+pub(super) fn counted(looked_at: usize, of: usize) -> String {
     match (looked_at, of) {
         (_, 0) => "there are none".to_owned(),
         (0, of) => format!("none of {of} is for such a call"),

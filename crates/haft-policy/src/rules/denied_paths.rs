@@ -11,7 +11,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -44,7 +43,7 @@ impl Rules {
     pub(super) fn find_denied(
         &self,
         roots: &[PathBuf],
-        scope: &Arc<Scope>,
+        scope: &Scope,
         now: &dyn Fn() -> Instant,
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let by_path = |rule: &&Rule| rule.decision == Decision::Deny && is_about_paths(rule);
@@ -56,7 +55,6 @@ impl Rules {
         let mut scope = Scope::clone(scope);
         let base = start(roots, &scope.working_directory, resolver).map_err(unknown)?;
         scope.working_directory = base.into();
-        let scope = Arc::new(scope);
         let patterns = self.deny_patterns(&scope)?;
         let mut denied = DeniedPaths::default();
         if patterns.is_empty() {
@@ -95,13 +93,10 @@ impl Rules {
     }
 
     /// Returns the path patterns of deny rules.
-    fn deny_patterns(
-        &self,
-        scope: &Arc<Scope>,
-    ) -> Result<Vec<AbsolutePattern>, DeniedPathsUnknown> {
+    fn deny_patterns(&self, scope: &Scope) -> Result<Vec<AbsolutePattern>, DeniedPathsUnknown> {
         let mut all = Vec::new();
         for doing in [Operation::Read, Operation::Write] {
-            let sample = Sample::touching(doing, ".", Arc::clone(scope));
+            let sample = Sample::touching(doing, ".", scope.clone());
             let facts = sample.facts(&self.context);
             let rules = self.rules.iter().filter(|rule| {
                 rule.enabled && rule.decision == Decision::Deny && is_about_paths(rule)
@@ -121,10 +116,10 @@ impl Rules {
     }
 
     /// Returns how a deny rule about paths applies to a path.
-    fn denial(&self, doing: Operation, path: &Path, scope: &Arc<Scope>) -> Denial {
+    fn denial(&self, doing: Operation, path: &Path, scope: &Scope) -> Denial {
         // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(text) = path.to_str() else { return Denial::Whole };
-        let sample = Sample::touching(doing, text, Arc::clone(scope));
+        let sample = Sample::touching(doing, text, scope.clone());
         let facts = sample.facts(&self.context);
         let finds = |counts: &dyn Fn(&Rule) -> bool| {
             self.strongest_where(&self.deny, &facts, &mut (), "", counts).is_some()
@@ -176,7 +171,7 @@ mod tests {
             ..haft_core::RunScope::default()
         });
         let now = now();
-        rules.denied_paths(&[root], &Arc::new(scope), &|| now)
+        rules.denied_paths(&[root], &scope, &|| now)
     }
 
     #[test]
@@ -214,7 +209,7 @@ mod tests {
             looks.set(looks.get() + 1);
             start + MAX_TIME * (looks.get() - 1) * 2
         };
-        let error = rules.denied_paths(&[root], &Arc::new(scope), &now).unwrap_err();
+        let error = rules.denied_paths(&[root], &scope, &now).unwrap_err();
         assert!(error.why.contains("longer than 150 ms"), "{error}");
     }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use haft_core::{Capability, Decision, Operation, Trust};
+use haft_core::{Capability, Decision, Operation, Trust, text::shortened};
 
 use super::{
     Rules,
@@ -18,6 +18,8 @@ use crate::{
 
 /// Maximum number of reported near misses.
 const MAX_NEAR_MISSES: usize = 5;
+/// How much of a part is shown.
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// A recorder that keeps everything.
 #[derive(Default)]
@@ -201,9 +203,11 @@ impl Rules {
             .filter(|(_, rule)| of(&rule.decision))
             .filter_map(|(at, rule)| Some((rule, self.applies(at, facts)?)))
             .map(|(rule, applied)| match self.literals(facts, applied.parts) {
-                // Claude Code settings have no exceptions.
+                // Claude Code settings have no exceptions, and a rule that moves to `haft.toml` is
+                // lost to Claude Code.
                 Some(_) if rule.location.is_json() => format!(
-                    "remove the rule at {}, and write it in `haft.toml` with `except`",
+                    "narrow the rule at {}: its file has no exceptions (`except` works in \
+                     `haft.toml`, which Claude Code does not read)",
                     rule.location
                 ),
                 Some(literals) => {
@@ -272,18 +276,10 @@ impl Part {
             // The redactor treats `…` as the end of a text that was cut.
             Self::Command(command) => {
                 let text = command.to_string().replace('…', "<unknown>");
-                format!("`{}`", shorten(&text))
+                format!("`{}`", shortened(&text, MAX_SHOWN_CHARS))
             }
-            other => shorten(&other.to_string()),
+            other => shortened(&other.to_string(), MAX_SHOWN_CHARS),
         }
-    }
-}
-
-/// Truncates a long text.
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{} …", &text[..at]),
-        None => text.to_owned(),
     }
 }
 

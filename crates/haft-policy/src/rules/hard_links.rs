@@ -12,10 +12,12 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use haft_core::{Decision, HardLinkedFile, Operation, OtherNames, Scope, host::RandomState};
+use haft_core::{
+    Decision, HardLinkedFile, Operation, OtherNames, Scope, host::RandomState, sync::lock,
+};
 
 use super::Rules;
 use crate::{
@@ -95,7 +97,7 @@ impl LinkIndex {
         resolver: &dyn PathResolver,
         starts: impl FnOnce() -> Vec<PathBuf>,
     ) -> (Arc<[PathBuf]>, bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let at = known.iter().position(|(own, _)| own == work).unwrap_or_else(|| {
             if known.len() >= MAX_DIRECTORIES {
                 known.remove(0);
@@ -119,18 +121,18 @@ impl Rules {
         doing: Operation,
         path: &Path,
         file: &HardLinkedFile,
-        scope: &Arc<Scope>,
+        scope: &Scope,
     ) -> OtherNames {
         if file.links < 2 || !(self.deny.has_paths() || self.ask.has_paths()) {
             return OtherNames::Allowed;
         }
-        let here = Sample::touching(doing, ".", Arc::clone(scope));
+        let here = Sample::touching(doing, ".", scope.clone());
         let facts = here.facts(&self.context);
         let Ok(work) = facts.base() else { return OtherNames::Unknown };
         let resolver = &*self.context.resolver;
         let (names, is_complete) =
             self.hard_links.names(file, work, resolver, || self.restricted_starts(&facts));
-        let sample = |name: &Path| Some(Sample::touching(doing, name.to_str()?, Arc::clone(scope)));
+        let sample = |name: &Path| Some(Sample::touching(doing, name.to_str()?, scope.clone()));
         let is = |name: &Path, kept: fn(&Self, &Facts<'_>) -> bool| {
             // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
             sample(name).is_none_or(|sample| kept(self, &sample.facts(&self.context)))
@@ -224,7 +226,7 @@ mod tests {
             working_directory: Path::new("/w").into(),
             ..haft_core::RunScope::default()
         });
-        rules.judge_other_names(Operation::Read, Path::new(path), file, &Arc::new(scope))
+        rules.judge_other_names(Operation::Read, Path::new(path), file, &scope)
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::{
     ffi::OsStr,
     hash::Hash,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, RwLock},
 };
 
-use haft_core::{Capability, host::RandomState};
+use haft_core::{Capability, host::RandomState, sync};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -255,9 +255,7 @@ impl Index {
                 .find(|(directory, _)| directory == work)
                 .map(|(_, symlinked)| Arc::clone(symlinked))
         };
-        if let Some(symlinked) =
-            known(&self.symlinked.read().unwrap_or_else(PoisonError::into_inner))
-        {
+        if let Some(symlinked) = known(&sync::read(&self.symlinked)) {
             return symlinked;
         }
         let resolver = &*facts.context.resolver;
@@ -268,7 +266,7 @@ impl Index {
             })
         };
         let symlinked: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
-        let mut list = self.symlinked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = sync::write(&self.symlinked);
         if list.len() < MAX_DIRECTORIES {
             list.push((work.to_owned(), Arc::clone(&symlinked)));
         }

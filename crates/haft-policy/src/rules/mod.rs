@@ -8,8 +8,10 @@ mod denied_paths;
 mod hard_links;
 mod index;
 mod taint_rules;
+mod cover;
 mod decide;
 mod model_call;
+mod network;
 mod restricted_reads;
 mod explain;
 mod offer;
@@ -19,7 +21,6 @@ mod tests;
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Instant,
 };
 
@@ -34,7 +35,7 @@ pub(super) use self::taint_rules::names_protected;
 use self::{hard_links::LinkIndex, index::Index};
 use super::{
     Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,
-    RuleStore, SuggestedRules,
+    RuleStore,
     context::{ArgumentKind, PolicyContext},
     facts::{Facts, Names, Part, Parts, Sample},
     pattern::{Hits, Pattern, Side},
@@ -106,7 +107,8 @@ impl Rules {
             }
         }
         let [deny, need, ask, allow] = indexes;
-        let rewrites = rules.iter().any(|rule| rule.enabled && !rule.rewrite.is_empty());
+        let changes = |rule: &Rule| !rule.rewrite.is_empty() || !rule.network.is_none();
+        let rewrites = rules.iter().any(|rule| rule.enabled && changes(rule));
         let hides = |(_, rule): &(usize, &Rule)| {
             rule.enabled
                 && rule.decision == Decision::Deny
@@ -345,13 +347,14 @@ impl Policy for Rules {
         }
         let facts = Facts::of(call, &self.context);
         let at = self.rewriter(&facts, call)?;
-        let rewrite = &self.rules[at].rewrite;
+        let mut rewrite = self.rules[at].rewrite.clone();
+        rewrite.extend(self.network_argument(&facts, call, at));
         let current = call.arguments.as_object()?;
         if rewrite.iter().all(|(key, value)| current.get(key) == Some(value)) {
             return None;
         }
         let mut arguments = current.clone();
-        arguments.extend(rewrite.iter().map(|(key, value)| (key.clone(), value.clone())));
+        arguments.extend(rewrite);
         Some(Value::Object(arguments))
     }
 
@@ -377,13 +380,13 @@ impl Policy for Rules {
 }
 
 impl FileRules for Rules {
-    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Scope) -> bool {
         if !self.deny.has_paths() && !self.ask.has_paths() {
             return false;
         }
         // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(file) = file.to_str() else { return true };
-        let sample = Sample::touching(operation, file, Arc::clone(scope));
+        let sample = Sample::touching(operation, file, scope.clone());
         self.is_restricted(&sample.facts(&self.context))
     }
 
@@ -392,7 +395,7 @@ impl FileRules for Rules {
         operation: Operation,
         path: &Path,
         file: &HardLinkedFile,
-        scope: &Arc<Scope>,
+        scope: &Scope,
     ) -> OtherNames {
         self.judge_other_names(operation, path, file, scope)
     }
@@ -400,7 +403,7 @@ impl FileRules for Rules {
     fn denied_paths(
         &self,
         roots: &[PathBuf],
-        scope: &Arc<Scope>,
+        scope: &Scope,
         now: &dyn Fn() -> Instant,
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         self.find_denied(roots, scope, now)
@@ -409,19 +412,9 @@ impl FileRules for Rules {
     fn asks_about_protected(&self) -> bool {
         true
     }
-}
 
-/// Rules alone suggest and cannot save: the file is that of [`ReloadableRules`].
-///
-/// [`ReloadableRules`]: super::ReloadableRules
-impl RuleStore for Rules {
-    fn suggest_for(&self, call: &PolicyRequest<'_>) -> Option<SuggestedRules> {
-        let facts = Facts::of(call, &self.context);
-        self.literal_rules(&facts, call)
-    }
-
-    fn save(&self, _: &SuggestedRules) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "these rules were not loaded from a file"))
+    fn is_host_restricted(&self, host: &str, scope: &Scope) -> bool {
+        self.restricts_host(host, scope)
     }
 }
 
@@ -478,7 +471,9 @@ fn revision(rules: &[Rule], context: &PolicyContext) -> u64 {
         for (key, value) in &rule.rewrite {
             (key, value.to_string()).hash(&mut hasher);
         }
+        rule.network.texts().hash(&mut hasher);
     }
+    context.network.texts().hash(&mut hasher);
     (context.mode, &context.roots, &context.home, &context.argument_kinds).hash(&mut hasher);
     hasher.finish()
 }

@@ -3,10 +3,7 @@
 //!
 //! FAIL CLOSED: what cannot be searched counts as restricted.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use haft_core::{HardLinkedFile, Operation, OtherNames, Scope};
 
@@ -156,7 +153,6 @@ impl Rules {
     ) -> Option<bool> {
         let mut scope = Scope::clone(facts.scope);
         scope.working_directory = facts.base().ok()?.into();
-        let scope = Arc::new(scope);
         let mut found = Vec::new();
         for (_, part) in facts.named_files() {
             // A path that cannot be resolved already counts against every rule.

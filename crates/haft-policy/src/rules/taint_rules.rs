@@ -9,6 +9,7 @@ use std::{path::Path, sync::LazyLock};
 use haft_core::{
     Capability, Confidentiality, Operation, Trust,
     protected_names::{self, NameScope, ProtectedName, ProtectedNames, Protection},
+    text::shortened,
 };
 
 use super::Rules;
@@ -130,7 +131,7 @@ pub(super) fn concern(
     }
     if let Some((value, taint)) = traced(facts) {
         return say(
-            format!("`{}` comes from untrusted text: {}", shorten(&value), named(&taint)),
+            format!("`{}` comes from untrusted text: {}", shortened(&value, 60), named(&taint)),
             "built in: a value from untrusted text",
         );
     }
@@ -199,13 +200,6 @@ pub(super) fn named(taint: &Taint) -> String {
     match &taint.origin {
         Some(origin) => format!("call {} of `{}`, {origin}", taint.call, taint.tool),
         None => format!("call {} of `{}`", taint.call, taint.tool),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
     }
 }
 

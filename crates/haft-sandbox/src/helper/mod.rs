@@ -20,6 +20,7 @@ mod mounts;
 mod confine;
 mod self_test;
 mod wait_for_exit;
+mod network;
 mod namespaces;
 mod reaper;
 mod supervisor;
@@ -32,7 +33,7 @@ use std::{
 };
 
 use crate::{
-    Level, exhausted,
+    Level, Tier, exhausted,
     protocol::{
         Fault, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, PIPED_INPUT, Report, VERSION,
     },
@@ -82,6 +83,19 @@ impl Control {
             line.push(b'\n');
             // The runtime may be gone; then the closed socket ends everything anyway.
             let _ = self.0.write_all(&line);
+        }
+    }
+
+    /// Reports that the command runs, and sends the listening socket of its proxy with it.
+    fn send_started(&mut self, tier: Tier, listener: Option<OwnedFd>) {
+        let report = Report::Started(tier);
+        match (listener, serde_json::to_vec(&report)) {
+            (Some(listener), Ok(mut line)) => {
+                line.push(b'\n');
+                // The runtime may be gone; then the closed socket ends everything anyway.
+                let _ = network::send_line(&mut self.0, &line, listener.as_fd());
+            }
+            _ => self.send(&report),
         }
     }
 

@@ -96,7 +96,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, SetupError> {
             .iter()
             .filter_map(|path| Some((*path, clone_mount(Path::new(path)).ok()?)))
             .collect(),
-        Network::None => Vec::new(),
+        Network::None | Network::Proxy => Vec::new(),
     };
 
     let whole = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())

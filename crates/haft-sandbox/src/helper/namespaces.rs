@@ -17,6 +17,7 @@ use super::{
     landlock,
     memory::{self, Memory},
     mounts::{self, Built, View},
+    network,
     supervisor::{self, Availability, Refusals},
     sys,
     wait_for_exit::{Watch, release_output, wait_for_exit},
@@ -50,7 +51,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP;
-    if profile.network == Network::None {
+    if profile.network != Network::Host {
         flags |= libc::CLONE_NEWNET;
     }
     if !is_privileged {
@@ -118,7 +119,8 @@ pub(super) fn run_first_process(
     let is_supervised = inside.is_supervised(job, true);
     let built = Built { notes, has_own_proc: true, is_unmapped: false };
     let tier = inside.tier(job, built, is_supervised);
-    inside.run_command(job, None, true, tier)
+    let listener = network::listener(&job.task.orders.profile)?;
+    inside.run_command(job, None, true, (tier, listener))
 }
 
 struct Inside {
@@ -144,6 +146,7 @@ impl Inside {
             Identity::Stay | Identity::BareRoot => None,
         };
         let profile = &job.task.orders.profile;
+        let listener = network::listener(profile)?;
         let view = View { profile, mappings: &self.mappings, user };
         let built = mounts::build(&view)?;
         let is_unmapped = built.is_unmapped || self.mappings.iter().any(Option::is_none);
@@ -157,7 +160,7 @@ impl Inside {
         let has_own_proc = built.has_own_proc;
         let is_supervised = self.is_supervised(job, has_own_proc);
         let tier = self.tier(job, built, is_supervised);
-        self.run_command(job, Some(above), has_own_proc, tier)
+        self.run_command(job, Some(above), has_own_proc, (tier, listener))
     }
 
     /// Returns whether the command is supervised. Without `/proc` the paths of a caller cannot be
@@ -174,7 +177,7 @@ impl Inside {
         job: &mut Job,
         above: Option<OwnedFd>,
         has_own_proc: bool,
-        tier: Tier,
+        (tier, listener): (Tier, Option<OwnedFd>),
     ) -> Result<(), SetupError> {
         let is_supervised = self.is_supervised(job, has_own_proc);
         let _ =
@@ -198,7 +201,7 @@ impl Inside {
         let mut started = confine::begin(&job.task, &setting)?;
         release_output();
         started.wait()?;
-        job.control.send(&Report::Started(tier));
+        job.control.send_started(tier, listener);
         let command = started.pid;
         let deadline = job.task.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
@@ -235,9 +238,11 @@ impl Inside {
             notes.extend(supervisor::MISSING.map(str::to_owned));
         }
         notes.extend(self.memory_note.clone());
-        if job.task.orders.profile.network == Network::Host {
-            notes.push("the profile allows network".to_owned());
-        }
+        notes.extend(match job.task.orders.profile.network {
+            Network::None => None,
+            Network::Proxy => Some("the profile allows a proxy, and no other network".to_owned()),
+            Network::Host => Some("the profile allows network".to_owned()),
+        });
         Tier {
             level: Level::Namespaces,
             fs,

@@ -40,6 +40,16 @@ use crate::{
 /// Time limit for killing all processes, which normally takes microseconds.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Refuses a profile whose hosts this tier cannot filter.
+fn refuse_proxy(job: &Job) -> Result<(), SetupError> {
+    if job.task.orders.profile.network != Network::Proxy {
+        return Ok(());
+    }
+    Err(SetupError::profile(
+        "network by host needs the tier `namespaces`: Landlock filters ports, not hosts",
+    ))
+}
+
 pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
     let version = sys::landlock_version();
     if version < 1 {
@@ -49,6 +59,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
             fault: Fault::Machine,
         });
     }
+    refuse_proxy(job)?;
     let availability = Availability::find()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(SetupError::os("reaper"))?;

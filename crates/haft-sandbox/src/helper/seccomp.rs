@@ -219,21 +219,25 @@ impl Filters {
         let sockets = match network {
             // No rule refuses every socket. `socketpair` is another syscall and stays allowed.
             Network::None => Vec::new(),
-            Network::Host => {
+            Network::Proxy | Network::Host => {
                 let kind = |family: libc::c_int| {
                     If::new(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs())).map_err(text)
                 };
                 // Address lookup needs `NETLINK_ROUTE`. All other netlink protocols are refused.
                 let is_netlink = If::new(0, Len::Dword, Op::Eq, 16).map_err(text)?;
                 let is_no_route = If::new(2, Len::Dword, Op::Ne, 0).map_err(text)?;
-                vec![
+                let mut sockets = vec![
                     rule(vec![
                         kind(libc::AF_INET)?,
                         kind(libc::AF_INET6)?,
                         kind(libc::AF_NETLINK)?,
                     ])?,
                     rule(vec![is_netlink, is_no_route])?,
-                ]
+                ];
+                if network == Network::Proxy {
+                    sockets.extend(only_tcp()?);
+                }
+                sockets
             }
         };
         refused.insert(libc::SYS_socket, sockets);
@@ -277,6 +281,27 @@ fn text(error: seccompiler::BackendError) -> String {
 
 fn rule(conditions: Vec<If>) -> Result<SeccompRule, String> {
     SeccompRule::new(conditions).map_err(text)
+}
+
+/// Refuses every internet socket that is not TCP: UDP, raw and others.
+fn only_tcp() -> Result<Vec<SeccompRule>, String> {
+    // The flags `SOCK_CLOEXEC` and `SOCK_NONBLOCK` are above these bits.
+    const TYPE_MASK: u64 = 0xf;
+    let stream = u64::from(libc::SOCK_STREAM.unsigned_abs());
+    let mut rules = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let is_family =
+            || If::new(0, Len::Dword, Op::Eq, u64::from(family.unsigned_abs())).map_err(text);
+        for kind in (0..=TYPE_MASK).filter(|kind| *kind != stream) {
+            let is_kind = If::new(1, Len::Dword, Op::MaskedEq(TYPE_MASK), kind).map_err(text)?;
+            rules.push(rule(vec![is_family()?, is_kind])?);
+        }
+        // The protocol is the default of the type, or TCP: not MPTCP or SCTP.
+        let (tcp, zero) = (u64::from(libc::IPPROTO_TCP.unsigned_abs()), 0);
+        let is_other = |value| If::new(2, Len::Dword, Op::Ne, value).map_err(text);
+        rules.push(rule(vec![is_family()?, is_other(zero)?, is_other(tcp)?])?);
+    }
+    Ok(rules)
 }
 
 /// Matches an argument that has all bits of a mask set.
@@ -360,7 +385,7 @@ mod tests {
     #[test]
     fn every_profile_has_filters_that_compile() {
         for level in [Level::Landlock, Level::Namespaces] {
-            for network in [Network::None, Network::Host] {
+            for network in [Network::None, Network::Proxy, Network::Host] {
                 for is_supervised in [false, true] {
                     let filters = Filters::of(level, network, is_supervised).unwrap();
                     assert!(filters.0.iter().all(|filter| filter.len() > 4));

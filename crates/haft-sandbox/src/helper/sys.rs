@@ -272,6 +272,19 @@ pub(crate) fn landlock_version() -> i32 {
     i32::try_from(version).unwrap_or_default().max(0)
 }
 
+/// Brings up a network interface of this namespace. `name` has at most 15 bytes.
+pub(crate) fn bring_up(socket: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    // SAFETY: all zeroes are a valid value of this structure of numbers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name[..15].iter_mut().zip(name) {
+        *to = from.cast_signed() as _;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+    // SAFETY: the kernel reads the structure behind the pointer; its name ends in a zero.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    check(c_long::from(result)).map(drop)
+}
+
 /// Makes a syscall with numbers only, for the self-test.
 pub(crate) fn raw_call(number: c_long, args: [usize; 6]) -> io::Result<c_long> {
     // SAFETY: the self-test passes numbers and null pointers only; the kernel returns an error for

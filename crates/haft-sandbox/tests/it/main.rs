@@ -28,6 +28,7 @@ mod masked_paths;
 mod disk;
 mod orphans;
 mod pipes;
+mod proxy_socket;
 mod doctor;
 mod obstacles;
 mod cgroup;

@@ -5,6 +5,9 @@
 //! are searched in the text without invisible characters (`bare`); such characters inside of a
 //! secret are redacted with it. Text without secrets costs one scan of its bytes.
 //!
+//! Our own code: the scanners that exist search files for leaks. They redact no stream, and know no
+//! value of the host.
+//!
 //! INVARIANT: redaction is idempotent, and redacting in pieces equals redacting the whole. (A known
 //! secret that itself contains a square bracket may be found again at the edge of a mark.)
 

@@ -239,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn unknown_name_is_compared_with_missing_names_first() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"old_text": {"type": "string"}, "all": {"type": "boolean"}},
+            "required": ["old_text"],
+            "additionalProperties": false,
+        });
+        let text = message_for(schema, json!({"old": "a"}));
+        assert!(text.contains("you sent `old`, the name is `old_text`"), "{text}");
+        assert!(text.contains("unknown `old` (did you mean `old_text`?)"), "{text}");
+    }
+
+    #[test]
     fn secret_value_is_not_repeated() {
         let text = message_for(schema(), json!({"path": "a", "key": "hunter2"}));
         assert!(!text.contains("hunter2"), "{text}");

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write};
 
+use haft_core::text::shortened_bytes;
 use serde_json::{Map, Value};
 
 use super::{MAX_ERRORS, MAX_SHOWN_ERRORS, ValidationError};
@@ -86,7 +87,7 @@ impl<'a> Reporter<'a> {
         lines: &mut Vec<ErrorLine>,
     ) {
         if lines.len() < MAX_ERRORS {
-            let pointer = escape_controls(truncate(at, MAX_POINTER_BYTES));
+            let pointer = escape_controls(shortened_bytes(at, MAX_POINTER_BYTES));
             let problem = ValidationError { pointer, keyword: keyword.to_owned(), message };
             lines.push(ErrorLine { problem, read_as: None });
         }
@@ -191,7 +192,11 @@ impl<'a> Reporter<'a> {
             Value::Array(list) => format!("an array of {}", list.len()),
             Value::Null => "null".to_owned(),
             _ if self.lookup.is_secret(at) => "a hidden value".to_owned(),
-            other => format!("{} ({})", truncate(&other.to_string(), MAX_VALUE_BYTES), kind(other)),
+            other => format!(
+                "{} ({})",
+                shortened_bytes(&other.to_string(), MAX_VALUE_BYTES),
+                kind(other)
+            ),
         }
     }
 
@@ -204,7 +209,8 @@ impl<'a> Reporter<'a> {
         if self.lookup.is_secret(at) {
             return format!("an object with {} {word}", map.len());
         }
-        let name = |key: &String| format!("`{}`", escape_controls(truncate(key, MAX_VALUE_BYTES)));
+        let name =
+            |key: &String| format!("`{}`", escape_controls(shortened_bytes(key, MAX_VALUE_BYTES)));
         let names: Vec<String> = map.keys().take(MAX_SHOWN_KEYS).map(name).collect();
         let more = if map.len() > MAX_SHOWN_KEYS { ", …" } else { "" };
         format!("an object with the {word} {}{more}", names.join(", "))
@@ -224,6 +230,14 @@ impl<'a> Reporter<'a> {
         {
             let _ = write!(text, ". Did you mean \"{near}\"?");
         }
+    }
+
+    /// Returns the required names that an object does not have.
+    fn missing(&self, at: &str, node: Option<&'a Value>) -> Vec<&'a str> {
+        let sent = self.value.pointer(at).and_then(Value::as_object);
+        let required = node.and_then(|node| node.get("required")).and_then(Value::as_array);
+        let names = required.into_iter().flatten().filter_map(Value::as_str);
+        names.filter(|name| sent.is_none_or(|sent| !sent.contains_key(*name))).collect()
     }
 
     fn message(&self, error: &Violation<'_>, at: &str, node: Option<&'a Value>) -> String {
@@ -262,15 +276,15 @@ impl<'a> Reporter<'a> {
             Kind::AdditionalProperties { unexpected }
             | Kind::UnevaluatedProperties { unexpected } => {
                 let known = node.and_then(|node| self.names(node)).unwrap_or_default();
+                let missing = self.missing(at, node);
                 let mut text = "unknown ".to_owned();
                 for (n, name) in unexpected.iter().take(MAX_SHOWN_ERRORS).enumerate() {
                     let comma = if n > 0 { ", " } else { "" };
-                    let _ = write!(
-                        text,
-                        "{comma}`{}`",
-                        escape_controls(truncate(name, MAX_VALUE_BYTES))
-                    );
-                    if let Some(near) = nearest(name, known.iter().copied()) {
+                    let shown = escape_controls(shortened_bytes(name, MAX_VALUE_BYTES));
+                    let _ = write!(text, "{comma}`{shown}`");
+                    // First among the required names that are missing.
+                    let near = nearest(name, missing.iter().copied());
+                    if let Some(near) = near.or_else(|| nearest(name, known.iter().copied())) {
                         let _ = write!(text, " (did you mean `{near}`?)");
                     }
                 }
@@ -291,7 +305,7 @@ impl<'a> Reporter<'a> {
                 text
             }
             Kind::Constant { expected_value } => {
-                let expected = truncate(&expected_value.to_string(), MAX_VALUE_BYTES);
+                let expected = shortened_bytes(&expected_value.to_string(), MAX_VALUE_BYTES);
                 let mut text = format!("expected {expected}; got {}", got());
                 let only = expected_value.as_str().into_iter();
                 self.suggest(at, error.value(), only, &mut text);
@@ -315,7 +329,7 @@ impl<'a> Reporter<'a> {
             Kind::Pattern { pattern } => {
                 format!(
                     "expected text matching `{}`; got {}",
-                    truncate(pattern, MAX_VALUE_BYTES),
+                    shortened_bytes(pattern, MAX_VALUE_BYTES),
                     got()
                 )
             }
@@ -352,13 +366,6 @@ impl<'a> Reporter<'a> {
         let names = self.lookup.names(node);
         (!names.is_empty()).then_some(names)
     }
-}
-
-fn truncate(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!("{}…", &text[..text.floor_char_boundary(most)])
 }
 
 /// Escapes control characters: a name is text of the model and must not start a new line of the

@@ -1,5 +1,6 @@
 //! Describes in text the keywords that a dialect does not support. The text goes into descriptions.
 
+use haft_core::text::shortened_bytes;
 use serde_json::{Map, Value};
 
 /// A value is truncated beyond this.
@@ -13,7 +14,7 @@ pub(super) fn describe(keyword: &str, value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let value = truncate(&value, MAX_VALUE_BYTES);
+    let value = shortened_bytes(&value, MAX_VALUE_BYTES);
     match keyword {
         "not" => format!("must not match {value}"),
         "enum" => format!("one of {value}"),
@@ -30,18 +31,10 @@ pub(super) fn append(schema: &mut Map<String, Value>, notes: &[String]) {
         return;
     }
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    let notes = truncate(&notes.join("; "), MAX_NOTES_BYTES);
+    let notes = shortened_bytes(&notes.join("; "), MAX_NOTES_BYTES);
     let text = match own.trim_end() {
         "" => format!("({notes})"),
         own => format!("{own} ({notes})"),
     };
     schema.insert("description".into(), Value::String(text));
-}
-
-fn truncate(text: &str, max_bytes: usize) -> String {
-    if text.len() > max_bytes {
-        format!("{}…", &text[..text.floor_char_boundary(max_bytes)])
-    } else {
-        text.to_owned()
-    }
 }

@@ -6,6 +6,8 @@
 //! optional property; a property name of a closed object in another spelling. For destructive
 //! tools, only the first of these.
 //!
+//! Our own code, because libraries that coerce values guess.
+//!
 //! INVARIANT: text is never changed where the schema allows text; no required property is filled
 //! in, no unknown property is dropped, no number is truncated. In a union all candidate branches
 //! must agree; in doubt nothing is repaired. A value whose schema says `"x-strict": true`, and

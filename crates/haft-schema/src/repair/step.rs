@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use haft_core::host::RandomState;
+use haft_core::{host::RandomState, text::shortened_bytes};
 use serde_json::Value;
 
 use super::{Repair, RepairKind};
@@ -94,14 +94,7 @@ impl Step {
 
     /// Makes the record of the step.
     pub(crate) fn into_repair(self, lookup: SchemaLookup<'_>) -> Repair {
-        let shown = |value: &Value| {
-            let text = value.to_string();
-            if text.len() > MAX_SHOWN_BYTES {
-                format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)])
-            } else {
-                text
-            }
-        };
+        let shown = |value: &Value| shortened_bytes(&value.to_string(), MAX_SHOWN_BYTES);
         let hidden = || "a hidden value".to_owned();
         let Self { at, kind, before, change } = self;
         let (pointer, before, after) = match change {

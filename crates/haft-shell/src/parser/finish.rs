@@ -1,27 +1,11 @@
 //! Checks the whole script: whether one command changes the meaning of another.
 
 use super::{
-    globs,
+    globs::{self, SETTING_BUILTINS},
     reader::{Found, Notes},
     refuse,
 };
 use crate::{Script, ShellParseError, SimpleCommand, Word, WordPiece};
-
-/// Builtins that set variables to values that are not written in the script.
-const SETTING_BUILTINS: [&str; 12] = [
-    "read",
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "mapfile",
-    "readarray",
-    "getopts",
-    "eval",
-    "source",
-    ".",
-];
 
 /// Builtins that evaluate subscripts in their arguments, so that text in them may run.
 const EVALUATING_BUILTINS: [&str; 16] = [

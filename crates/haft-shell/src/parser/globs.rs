@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{Expanded, SimpleCommand, Word};
 
-/// Commands that change variables, the home directory, or what globs match.
-const CHANGES_EXPANSIONS: [&str; 20] = [
+/// Builtins that set variables to values that are not written in the script.
+pub(super) const SETTING_BUILTINS: [&str; 12] = [
     "read",
     "declare",
     "typeset",
@@ -24,15 +24,12 @@ const CHANGES_EXPANSIONS: [&str; 20] = [
     "eval",
     "source",
     ".",
-    "set",
-    "shopt",
-    "setopt",
-    "unset",
-    "unsetopt",
-    "let",
-    "trap",
-    "integer",
 ];
+
+/// Commands that change variables, the home directory, or what globs match, in addition to
+/// [`SETTING_BUILTINS`].
+const CHANGES_EXPANSIONS: [&str; 8] =
+    ["set", "shopt", "setopt", "unset", "unsetopt", "let", "trap", "integer"];
 
 /// Variables that change expansions of later words.
 const EXPANSION_VARIABLES: [&str; 6] =
@@ -134,7 +131,9 @@ pub(super) fn check(commands: &mut [SimpleCommand], loops: &[LoopVariable], note
         let sets = |name: &str| EXPANSION_VARIABLES.contains(&name);
         command.assignments.iter().any(|set| sets(&set.name))
             || name == Some(None)
-            || name.flatten().is_some_and(|name| CHANGES_EXPANSIONS.contains(&name))
+            || name.flatten().is_some_and(|name| {
+                SETTING_BUILTINS.contains(&name) || CHANGES_EXPANSIONS.contains(&name)
+            })
             || super::finish::sets_by_option(words)
     };
     let is_set_twice = |own: &LoopVariable| {

@@ -3,6 +3,9 @@
 //! No pool, proxy, cookies, credentials or redirects: the caller decides what follows. Connecting,
 //! the response head and each body chunk have a timeout; head and body have a size limit. Dropping
 //! the future closes the connection.
+//!
+//! On hyper instead of a whole client: the connection goes to the address that was checked, and the
+//! size of the response head is limited.
 
 use std::{fmt, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 

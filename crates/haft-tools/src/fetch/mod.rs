@@ -1,14 +1,12 @@
 //! The tool `fetch_url`: web pages as text, without SSRF.
 //!
 //! The model chooses the URL, and prompt injection may choose it for the model. So a URL is parsed
-//! once (`target`), DNS is resolved in one place and every address is checked (`resolve`,
-//! `address`), and the connection goes to exactly the checked address (`client`; DNS rebinding). A
+//! once (`target`), DNS is resolved in one place and every address is checked
+//! (`network`), and the connection goes to exactly the checked address (`client`; DNS rebinding). A
 //! redirect repeats all checks and stays on the authorized host: another host needs another call.
 //! The response is bounded (`body`) and converted to text (`text`, `html`).
 
-mod address;
 mod target;
-mod resolve;
 mod wire;
 mod body;
 mod client;
@@ -28,12 +26,9 @@ use serde::Deserialize;
 
 use self::{
     client::{Answer, Client},
-    target::{Sites, Target},
+    target::Target,
 };
-pub use self::{
-    resolve::{Resolve, SystemResolver},
-    target::InvalidHostError,
-};
+use crate::network::{self, InvalidHostError, Resolve, Sites, SystemResolver};
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -132,7 +127,9 @@ impl Fetch {
             return Err(Failure::failed("TLS could not be set up").with_retry(RetryHint::Never));
         };
         for _ in 0..=MAX_REDIRECTS {
-            let checked = resolve::checked(&target, &self.sites, &*self.resolver).await?;
+            let checked =
+                network::checked(target.host(), target.port(), &self.sites, &*self.resolver)
+                    .await?;
             let answer = client.get(&target, &checked, cap).await?;
             let Some(location) = redirect_location(&answer) else {
                 return Ok(FetchOutcome::Page(target, answer));

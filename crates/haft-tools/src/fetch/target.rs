@@ -7,38 +7,13 @@
 //! INVARIANT: the text spells the host exactly as the parser reads it. So the host that the policy
 //! authorized is the host that is reached (parser differential).
 
-use std::{fmt, net::IpAddr};
-
-use haft_core::{Failure, FailureCode};
+use haft_core::Failure;
 use url::{Host, Position, Url};
 
-use super::address::{self, Range, Reach};
+use crate::network::{Sites, denied};
 
 /// Maximum URL length; few servers accept more.
 const MAX_URL_BYTES: usize = 4_096;
-/// Maximum length of a DNS name.
-const MAX_NAME_BYTES: usize = 253;
-
-/// Suffixes of internal names, compared label by label from the right.
-const INTERNAL_SUFFIXES: [&str; 17] = [
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "intranet",
-    "private",
-    "corp",
-    "home",
-    "lan",
-    "home.arpa",
-    "in-addr.arpa",
-    "ip6.arpa",
-    "svc",
-    "consul",
-    "onion",
-    "metadata.goog",
-    "instance-data.com",
-];
 
 /// A URL that may be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,15 +89,7 @@ impl Target {
         else {
             return Err(bad("`url` has no host").with_next("give it as `https://host/path`"));
         };
-        let allowed = sites.has(&host, port);
-        match &host {
-            Host::Domain(name) => check_name(name, allowed)?,
-            Host::Ipv4(address) => sites.check(&host, port, (*address).into())?,
-            Host::Ipv6(address) => sites.check(&host, port, (*address).into())?,
-        }
-        if !matches!(port, 80 | 443) && !allowed {
-            return Err(denied(format!("port {port} is not allowed; only 80 and 443 are")));
-        }
+        sites.admit(&host, port, false)?;
         url.set_fragment(None);
         Ok(Self { url, host, port })
     }
@@ -162,95 +129,8 @@ fn is_canonical(text: &str, url: &Url) -> bool {
         && matches!(text.as_bytes().get(start.len()), None | Some(b'/' | b':' | b'?' | b'#'))
 }
 
-fn check_name(name: &str, allowed: bool) -> Result<(), Failure> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
-    if name.len() > MAX_NAME_BYTES || !name.split('.').all(is_label) {
-        return Err(bad(format!("`{}` is not a valid host name", name.escape_default()))
-            .with_next("write the plain name, without a trailing dot"));
-    }
-    if allowed {
-        return Ok(());
-    }
-    let internal = INTERNAL_SUFFIXES.iter().find(|internal| has_suffix(name, internal));
-    match (internal, name.contains('.')) {
-        (None, true) => Ok(()),
-        (Some(internal), _) => Err(denied(format!("`{name}` is an internal name (`{internal}`)"))),
-        (None, false) => Err(denied(format!("`{name}` is a name in the local network"))),
-    }
-}
-
-/// Compares labels, not text: `notlocal` does not end in `local`.
-fn has_suffix(name: &str, end: &str) -> bool {
-    let mut labels = name.rsplit('.');
-    end.rsplit('.').all(|own| labels.next().is_some_and(|label| label.eq_ignore_ascii_case(own)))
-}
-
-/// Hosts and ports opened by the host program. Arguments never add to it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sites(Vec<(Host<String>, u16)>);
-
-impl Sites {
-    /// Opens one host on one port.
-    pub(super) fn add(&mut self, host: &str, port: u16) -> Result<(), InvalidHostError> {
-        // People write a bare IPv6 address; the parser needs brackets.
-        let parsed = match host.parse() {
-            Ok(address) => Host::Ipv6(address),
-            Err(_) => Host::parse(host)
-                .ok()
-                .filter(|parsed| parsed.to_string().eq_ignore_ascii_case(host))
-                .ok_or_else(|| InvalidHostError(host.to_owned()))?,
-        };
-        self.0.push((parsed, port));
-        Ok(())
-    }
-
-    fn has(&self, host: &Host<String>, port: u16) -> bool {
-        self.0.iter().any(|(own, on)| own == host && *on == port)
-    }
-
-    /// Checks an address that a host is or resolves to.
-    pub(super) fn check(
-        &self,
-        host: &Host<String>,
-        port: u16,
-        address: IpAddr,
-    ) -> Result<(), Failure> {
-        let Some(Range { what, reach }) = address::range(address) else { return Ok(()) };
-        let named = matches!(host, Host::Domain(_));
-        if self.has(host, port) && (!named || reach == Reach::Private) {
-            return Ok(());
-        }
-        if named {
-            // Only the operator sees the address: it reveals an internal network.
-            Err(denied(format!("`{host}` resolves to {what}"))
-                .with_source(format!("{host} resolved to {address}")))
-        } else {
-            Err(denied(format!("`{host}` is {what}")))
-        }
-    }
-}
-
-/// The given text is not a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidHostError(String);
-
-impl fmt::Display for InvalidHostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is neither a plain host name nor an IP address", self.0.escape_debug())
-    }
-}
-
-impl std::error::Error for InvalidHostError {}
-
 fn bad(message: impl Into<String>) -> Failure {
     Failure::invalid(message)
-}
-
-/// Refuses permanently: another spelling of the same host does not help.
-pub(super) fn denied(message: impl Into<String>) -> Failure {
-    Failure::new(FailureCode::Denied, message)
-        .with_next("use a public http or https URL, or ask the user for what you need")
 }
 
 #[cfg(test)]

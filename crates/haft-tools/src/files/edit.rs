@@ -6,14 +6,14 @@
 use std::{borrow::Cow, io::Read as _};
 
 use haft_core::{
-    CallProfile, ConcurrencyClass, Failure, FailureCode, Operation, Tool, ToolContext, ToolSpec,
-    schemars::JsonSchema, serde::Deserialize,
+    CallProfile, ConcurrencyClass, Failure, FailureCode, Operation, Preview, Tool, ToolContext,
+    ToolSpec, schemars::JsonSchema, serde::Deserialize,
 };
 use haft_sandbox::{PathError, PathErrorKind, Replace};
 use memchr::memmem;
 
 use super::{
-    file_spec, nearest,
+    diff, file_spec, nearest,
     paths::{self, Files, PathAccess, count, unreadable},
 };
 
@@ -79,6 +79,13 @@ impl Tool for EditFile {
         } else {
             Ok(())
         }
+    }
+
+    async fn preview(&self, args: &Args, cx: &ToolContext) -> Option<Preview> {
+        let old = diff::content(&self.0, &args.file_path, cx)?;
+        let change = change(&old, args).ok()?;
+        let diff = Preview::diff(diff::unified(&old, &change.bytes)?);
+        Some(diff.in_place_of(["old_text", "new_text", "all"]))
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<String, Failure> {

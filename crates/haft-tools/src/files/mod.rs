@@ -9,6 +9,7 @@ mod lines;
 mod binary;
 mod utf16;
 mod read;
+mod diff;
 mod write;
 mod edit;
 mod nearest;

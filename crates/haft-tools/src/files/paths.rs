@@ -6,13 +6,16 @@
 //!
 //! INVARIANT: a tool body accesses only the path that was authorized (TOCTOU, symlink race).
 
-use std::sync::Arc;
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
 
 use haft_core::{
     CallProfile, ConcurrencyClass, Effect, Effects, Failure, FailureCode, Operation, OtherNames,
     ResourceKey, ToolContext, host::HostContext,
 };
-use haft_sandbox::{FileMeta, PathError, PathErrorKind, ResolvedPath, Workspace};
+use haft_sandbox::{FileMeta, PathError, PathErrorKind, ResolvedPath, Root, Workspace};
 
 use super::nearest;
 use crate::working_directory::resolve_working_directory;
@@ -41,10 +44,35 @@ impl Files {
 
     /// Resolves a path and follows a symlink at its end.
     pub(super) fn find(&self, path: &str, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
+        if let Some(path) = self.path_from_above(path, cx) {
+            return self.workspace.resolve(path);
+        }
         match self.start(cx) {
             Some(start) => self.workspace.resolve_from(&start, path),
             None => self.workspace.resolve(path),
         }
+    }
+
+    /// Returns the absolute form of a path that starts with `..` and leads from one root into
+    /// another. The start has no symlinks, so that its parents are known.
+    fn path_from_above(&self, path: &str, cx: &ToolContext) -> Option<PathBuf> {
+        let mut rest = Path::new(path).components();
+        if rest.clone().next() != Some(Component::ParentDir) {
+            return None;
+        }
+        let roots = self.workspace.roots();
+        let mut above = match self.start(cx) {
+            Some(start) => start.absolute(),
+            None => roots.first()?.path.clone(),
+        };
+        let own = roots.iter().find(|root| above.starts_with(&root.path))?;
+        while rest.clone().next() == Some(Component::ParentDir) {
+            rest.next();
+            above.pop();
+        }
+        let whole = above.join(rest.as_path());
+        let is_other = |root: &Root| root.path != own.path && whole.starts_with(&root.path);
+        roots.iter().any(is_other).then_some(whole)
     }
 
     /// Resolves a path without following a symlink at its end.
@@ -53,6 +81,9 @@ impl Files {
         path: &str,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
+        if let Some(path) = self.path_from_above(path, cx) {
+            return self.workspace.resolve_entry(path);
+        }
         match self.start(cx) {
             Some(start) => self.workspace.resolve_entry_from(&start, path),
             None => self.workspace.resolve_entry(path),

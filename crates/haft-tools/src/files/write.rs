@@ -4,13 +4,13 @@
 //! appeared since.
 
 use haft_core::{
-    CallProfile, ConcurrencyClass, Failure, Operation, Tool, ToolContext, ToolSpec,
+    CallProfile, ConcurrencyClass, Failure, Operation, Preview, Tool, ToolContext, ToolSpec,
     schemars::JsonSchema, serde::Deserialize,
 };
 use haft_sandbox::{FileKind, PathError, PathErrorKind, Replace};
 
 use super::{
-    file_spec,
+    diff, file_spec,
     paths::{self, Files, PathAccess, count},
 };
 
@@ -66,6 +66,13 @@ impl Tool for WriteFile {
         } else {
             Ok(())
         }
+    }
+
+    /// A new file is shown by its content alone.
+    async fn preview(&self, args: &WriteArgs, cx: &ToolContext) -> Option<Preview> {
+        let old = diff::content(&self.0, &args.file_path, cx)?;
+        let diff = Preview::diff(diff::unified(&old, args.content.as_bytes())?);
+        Some(diff.in_place_of(["content"]))
     }
 
     async fn call(&self, args: WriteArgs, cx: &ToolContext) -> Result<String, Failure> {

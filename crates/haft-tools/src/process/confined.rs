@@ -23,6 +23,10 @@ pub(super) const MAX_CONFINED_RESIDENT: u64 = 512 << 20;
 pub(crate) struct Settings {
     /// Whether a command that is not known to write runs confined instead of asking for approval.
     pub(crate) confine_unasked: bool,
+    /// Whether commands are only explained, and none runs.
+    pub(crate) explains_only: bool,
+    /// Whether another program runs the commands, outside of the sandbox.
+    pub(crate) runs_elsewhere: bool,
     /// Additional roots of commands: toolchains to read, caches to write.
     pub(crate) roots: Vec<Root>,
     /// Files and directories below these roots that no command may read.
@@ -31,7 +35,13 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { confine_unasked: true, roots: Vec::new(), hidden: Vec::new() }
+        Self {
+            confine_unasked: true,
+            explains_only: false,
+            runs_elsewhere: false,
+            roots: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 }
 

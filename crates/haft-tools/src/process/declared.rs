@@ -6,12 +6,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::policy::CommandTool;
+use haft::policy::{CommandTool, NetworkAccess};
 use haft_core::{
     CallProfile, ConcurrencyClass, DynTool, Effect, Effects, Failure, FailureCode, Operation,
     Output, ToolContext,
 };
-use haft_sandbox::{Command, Environment, Profile, Workspace};
+use haft_sandbox::{Command, Environment, Network, Profile, Workspace};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,10 +20,12 @@ use super::{
     confined::Settings,
     git::GitConfig,
     masks,
+    network::CommandNetwork,
     programs::Programs,
-    run::{self, Job},
+    run::{self, Finished, Job},
     start_directory,
 };
+use crate::network::variables;
 
 /// Upper limit of a command; its own timeout and the runtime's apply too.
 const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
@@ -40,11 +42,25 @@ pub(crate) fn tool(
     if declared.spec.is_read_only() {
         profile = profile.read_only();
     }
-    // The declaration itself says whether the command may use the network.
-    let ProcessOptions { boundary, environment, git, network: _, settings } = options.clone();
+    let ProcessOptions { boundary, environment, git, network, settings } = options.clone();
+    // The declaration itself says what the command may contact. The capability alone means all.
+    let access = match (&declared.network, profile.network) {
+        (Some(access), _) => access.clone(),
+        (None, Network::Host) => NetworkAccess::all(),
+        (None, _) => NetworkAccess::none(),
+    };
+    let network = CommandNetwork::declared(&network, access);
     let workspace = Arc::clone(workspace);
-    let body =
-        Arc::new(Body { workspace, boundary, environment, git, settings, profile, declared });
+    let body = Arc::new(Body {
+        workspace,
+        boundary,
+        environment,
+        git,
+        network,
+        settings,
+        profile,
+        declared,
+    });
     let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
     let (checked, profiled, guarded) = (Arc::clone(&body), Arc::clone(&body), Arc::clone(&body));
     DynTool::new(spec, schema, move |arguments, cx| {
@@ -69,6 +85,7 @@ struct Body {
     boundary: Boundary,
     environment: Environment,
     git: GitConfig,
+    network: CommandNetwork,
     settings: Settings,
     profile: Profile,
 }
@@ -150,6 +167,7 @@ impl Body {
     async fn check(&self, arguments: &Value, cx: &ToolContext) -> Result<(), Failure> {
         self.declared.argv(arguments)?;
         let level = self.boundary.get(cx).await?.tier().level;
+        self.network.at(level)?;
         let start = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         let start = start.absolute();
         masks::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
@@ -166,24 +184,30 @@ impl Body {
         } else {
             self.environment.clone()
         };
+        let level = sandbox.tier().level;
+        let reached = self.network.at(level)?;
+        let environment =
+            if reached == Network::Proxy { variables(environment) } else { environment };
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
             .current_dir(&resolved);
-        let level = sandbox.tier().level;
         let mut profile = self.settings.apply(self.profile.clone(), level);
+        profile.network = reached;
         if self.declared.spec.is_read_only() {
             profile = profile.read_only();
         }
         let roots = masks::roots(&self.workspace, &self.settings);
         let masked = masks::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
-        let job = Job { sandbox, command, profile, masked, time: MAX_TIME };
-        let (ended, masked) = run::run(job, cx).await?;
-        let is_success = matches!(ended.exit, haft_sandbox::Exit::Code(code)
+        let network = self.network.clone();
+        let job = Job { sandbox, command, profile, masked, network, time: MAX_TIME };
+        let finished = run::run(job, cx).await?;
+        let is_success = matches!(finished.ended.exit, haft_sandbox::Exit::Code(code)
             if self.declared.success.contains(&code));
         if !is_success {
+            let Finished { ended, masked, contacts } = finished;
             let how = run::exit(&ended);
             let stderr = ended.stderr.into_text();
             let stderr = stderr.trim();
@@ -192,15 +216,12 @@ impl Body {
                 Some(stderr) => format!("`{}`: {how}\n{stderr}", self.declared.program()),
                 None => format!("`{}`: {how}", self.declared.program()),
             };
-            let message = match masked.note(&message) {
-                Some(note) => format!("{message}\n{note}"),
-                None => message,
-            };
+            let notes = [masked.note(&message), contacts.note()];
+            let message =
+                notes.into_iter().flatten().fold(message, |all, note| format!("{all}\n{note}"));
             return Err(Failure::new(FailureCode::ToolFailed, message)
                 .with_next("fix the arguments if the error is about them; otherwise report the error to the user"));
         }
-        let mut output = run::output(ended, json!({}));
-        masked.add_to(&mut output);
-        Ok(output)
+        Ok(finished.output(json!({})))
     }
 }

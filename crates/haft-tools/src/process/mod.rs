@@ -7,6 +7,8 @@
 mod boundary;
 mod confined;
 mod masks;
+mod network;
+mod plain_words;
 mod exceptions;
 mod git;
 mod programs;
@@ -15,13 +17,17 @@ mod run;
 mod shell;
 mod declared;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use haft_core::{DynTool, Failure, ToolContext};
 use haft_sandbox::{Environment, FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 pub(crate) use self::{
     boundary::Boundary, confined::Settings, declared::tool as declared, git::GitConfig,
+    network::NetworkOptions,
 };
 use crate::working_directory::resolve_working_directory;
 
@@ -34,8 +40,8 @@ pub(crate) struct ProcessOptions {
     pub(crate) environment: Environment,
     /// Git configuration that processes see.
     pub(crate) git: GitConfig,
-    /// Whether shell commands may use the network.
-    pub(crate) network: bool,
+    /// What shell commands may contact.
+    pub(crate) network: NetworkOptions,
     /// What commands may access outside the workspace, and whether they run confined without
     /// approval.
     pub(crate) settings: Settings,
@@ -45,7 +51,16 @@ pub(crate) struct ProcessOptions {
 pub(crate) fn shell(workspace: &Arc<Workspace>, options: &ProcessOptions) -> DynTool {
     let ProcessOptions { boundary, environment, git, network, settings } = options.clone();
     let workspace = Arc::clone(workspace);
-    DynTool::of(shell::Shell { workspace, boundary, environment, git, network, settings })
+    let known_programs = OnceLock::new();
+    DynTool::of(shell::Shell {
+        workspace,
+        boundary,
+        environment,
+        git,
+        network,
+        settings,
+        known_programs,
+    })
 }
 
 /// Resolves the directory in which a command starts: `cwd` relative to the run's working directory.

@@ -16,8 +16,13 @@ use haft_sandbox::{
     RunningProcess, Sandbox,
 };
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use super::masks::Masked;
+use super::{
+    masks::Masked,
+    network::{CommandNetwork, tier_with},
+};
+use crate::network::Contacts;
 
 /// Time for cleanup when a command is cancelled. Shorter than the runtime waits.
 const CANCEL_GRACE: Duration = Duration::from_millis(100);
@@ -32,12 +37,36 @@ pub(super) struct Job {
     pub(super) profile: Profile,
     /// The paths masked in it.
     pub(super) masked: Masked,
+    /// What it may contact.
+    pub(super) network: CommandNetwork,
     /// Its timeout.
     pub(super) time: Duration,
 }
 
+/// A command that has ended.
+pub(super) struct Finished {
+    pub(super) ended: ProcessResult,
+    pub(super) masked: Masked,
+    /// What it contacted.
+    pub(super) contacts: Contacts,
+}
+
+impl Finished {
+    /// Returns its result, with what it contacted and what was masked.
+    pub(super) fn output(self, about: Value) -> Output {
+        let mut output = output(self.ended, about);
+        let fields = output.structured.as_deref_mut().and_then(Value::as_object_mut);
+        if let (Some(fields), Some(hosts)) = (fields, self.contacts.value()) {
+            fields.insert("hosts".to_owned(), hosts);
+        }
+        output.blocks.extend(self.contacts.note().map(Block::text));
+        self.masked.add_to(&mut output);
+        output
+    }
+}
+
 /// Runs a command until it ends or is stopped.
-pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Masked), Failure> {
+pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<Finished, Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
     let command = job.command.deadline(time).keep_bytes(cx.max_result_bytes());
     let Some(busy) = cx.begin_work() else {
@@ -50,14 +79,18 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
     cx.set_tier(job.masked.tier(job.sandbox.tier()));
     let resident = job.profile.limits.resident;
     let running = job.sandbox.start(command, job.profile).await;
-    let running = running.map_err(|error| error.into_failure())?;
-    cx.set_tier(job.masked.tier(running.tier()));
-    let mut watched = Watched { running: Some((running, busy)) };
+    let mut running = running.map_err(|error| error.into_failure())?;
+    let tier = job.masked.tier(running.tier());
+    cx.set_tier(tier.clone());
+    let (proxy, contacts) = job.network.serve(&mut running, tier.clone(), cx)?;
+    let mut watched = Watched { running: Some((running, busy)), proxy };
     let (ended, is_stopped) = watched.finished(cx).await;
+    drop(watched);
+    cx.set_tier(tier_with(tier, &contacts));
     match ended.exit_reason {
         // The cancellation reason is reported elsewhere; this confirms that the command has ended.
         _ if is_stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
-        ExitReason::Exited => Ok((ended, job.masked)),
+        ExitReason::Exited => Ok(Finished { ended, masked: job.masked, contacts }),
         ExitReason::TimedOut => Err(Failure::new(
             FailureCode::TimedOut,
             format!("the command took longer than {} ms and was stopped", time.as_millis()),
@@ -95,6 +128,8 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
 /// A running command, and the busy mark of its call.
 struct Watched {
     running: Option<(RunningProcess, RunningWork)>,
+    /// The proxy of the command, which ends with it.
+    proxy: JoinSet<std::io::Result<()>>,
 }
 
 impl Watched {
@@ -125,6 +160,7 @@ impl Watched {
             text.finish(cx);
         }
         self.running = None;
+        self.proxy.abort_all();
         (ended, is_stopped)
     }
 }
@@ -227,7 +263,7 @@ fn name(signal: i32) -> Option<&'static str> {
 
 /// Builds the result. A failure starts with the exit status, so that printed text cannot imitate
 /// it.
-pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
+fn output(ended: ProcessResult, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
     let refused = super::refusals::note(&ended.refused);
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());

@@ -10,7 +10,7 @@
 
 use std::{
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -30,10 +30,13 @@ use super::{
     find,
     git::GitConfig,
     masks,
+    network::{CommandNetwork, NetworkOptions},
+    plain_words::plain_words,
     programs::Programs,
     run::{self, Job},
     start_directory,
 };
+use crate::network::variables;
 
 /// Default timeout: enough for the tests of a medium project.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,10 +51,12 @@ pub(super) struct Shell {
     pub(super) environment: Environment,
     /// Git configuration in the private home directory.
     pub(super) git: GitConfig,
-    /// Whether commands may use the network.
-    pub(super) network: bool,
+    /// What commands may contact.
+    pub(super) network: NetworkOptions,
     /// The operator's settings.
     pub(super) settings: Settings,
+    /// The program directories, where commands are only explained.
+    pub(super) known_programs: OnceLock<Arc<Programs>>,
 }
 
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
@@ -78,6 +83,11 @@ pub(super) struct Args {
     /// approval. Without this the sandbox refuses to change them.
     #[serde(default)]
     may_change: Option<Vec<String>>,
+    /// Hosts that the command must contact, as in `["packages.example"]`. Hosts that are not
+    /// configured need approval. Only HTTP and HTTPS pass, through a proxy.
+    #[serde(default)]
+    #[schemars(extend("x-haft" = "network"))]
+    network: Option<Vec<String>>,
     /// Standard input of the command; default: empty.
     #[serde(default)]
     stdin: Option<String>,
@@ -181,6 +191,9 @@ impl ShellCommand {
             CommandEffect::Writes => Some("the command is known to write"),
             CommandEffect::Network => Some("the command is known to reach the network"),
             _ if args.access.is_some() => Some("the call asks for write access"),
+            _ if args.network.as_ref().is_some_and(|hosts| !hosts.is_empty()) => {
+                Some("the call asks for network access")
+            }
             _ if self.text.split_whitespace().any(names_home)
                 || ["$HOME", "${HOME"].iter().any(|name| self.text.contains(name)) =>
             {
@@ -203,114 +216,21 @@ fn bad_arguments(what: &str) -> Failure {
     )
 }
 
-/// Bash builtins and keywords, also those that differ from a program of the same name.
-const BUILTINS: &[&str] = &[
-    ".",
-    ":",
-    "[",
-    "[[",
-    "alias",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "caller",
-    "case",
-    "cd",
-    "command",
-    "compgen",
-    "complete",
-    "compopt",
-    "continue",
-    "coproc",
-    "declare",
-    "dirs",
-    "disown",
-    "do",
-    "done",
-    "echo",
-    "elif",
-    "else",
-    "enable",
-    "esac",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "false",
-    "fc",
-    "fg",
-    "fi",
-    "for",
-    "function",
-    "getopts",
-    "hash",
-    "help",
-    "history",
-    "if",
-    "in",
-    "jobs",
-    "kill",
-    "let",
-    "local",
-    "logout",
-    "mapfile",
-    "popd",
-    "printf",
-    "pushd",
-    "pwd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "select",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "suspend",
-    "test",
-    "then",
-    "time",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "until",
-    "wait",
-    "while",
-];
-
-/// Returns the words of a text that is a single command of plain words.
-fn plain_words(text: &str) -> Option<Vec<String>> {
-    // Characters with a meaning to the shell are left to the shell.
-    if text.contains(|c: char| c.is_control() || "&|;()<>{}!#$`*?[]~\\=^%".contains(c)) {
-        return None;
-    }
-    let script = haft_shell::parse(text).ok()?;
-    let [command] = &*script.commands else { return None };
-    if !command.assignments.is_empty() || !command.redirects.is_empty() {
-        return None;
-    }
-    let words: Option<Vec<String>> =
-        command.words.iter().map(|word| word.literal().map(str::to_owned)).collect();
-    words.filter(|words| words.first().is_some_and(|name| !BUILTINS.contains(&&**name)))
-}
-
 impl Shell {
     fn capabilities(&self) -> Capabilities {
         let all = Capabilities::from([Capability::Subprocess, Capability::Filesystem]);
-        if self.network { all.with(Capability::Network) } else { all }
+        // Listed hosts are known to the operator. A contact to any other is authorized by itself.
+        if self.network.access.is_all() { all.with(Capability::Network) } else { all }
     }
 
     /// The profile of commands that a rule or a person allowed.
     fn whole_profile(&self, level: Level) -> Profile {
         self.settings.apply(Profile::of(self.capabilities(), &self.workspace), level)
+    }
+
+    /// The network of a call.
+    fn call_network(&self, args: &Args) -> Result<CommandNetwork, Failure> {
+        CommandNetwork::requested(&self.network, args.network.as_deref())
     }
 
     /// The sandbox profile. A read-only command cannot write or use the network. One that names its
@@ -344,9 +264,14 @@ impl Shell {
         profile
     }
 
-    /// Resolves the program directories now.
-    pub(super) fn programs(&self) -> Programs {
-        Programs::of(&self.workspace, &self.settings, &self.environment)
+    /// Resolves the program directories now (TOCTOU), or once if nothing runs.
+    pub(super) fn programs(&self) -> Arc<Programs> {
+        let now = || Arc::new(Programs::of(&self.workspace, &self.settings, &self.environment));
+        if self.settings.explains_only {
+            Arc::clone(self.known_programs.get_or_init(now))
+        } else {
+            now()
+        }
     }
 
     /// Whether a command is proven read-only: by its classification, and because its programs are
@@ -402,7 +327,7 @@ impl Tool for Shell {
 
     fn spec(&self) -> ToolSpec {
         // The model should not try to install or download something.
-        let network = if self.network { "" } else { "there is no network, " };
+        let network = if self.network.access.is_none() { "there is no network, " } else { "" };
         let mut spec = ToolSpec::new(
             "shell",
             format!(
@@ -475,7 +400,13 @@ impl Tool for Shell {
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         let command_line = ShellCommand::of(args)?;
+        let network = self.call_network(args)?;
+        if self.settings.runs_elsewhere {
+            cx.set_confinement(Err("it runs outside of the sandbox".to_owned()));
+            return Ok(());
+        }
         let sandbox = self.boundary.get(cx).await?;
+        network.at(sandbox.tier().level)?;
         let start = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?.absolute();
         let (level, whole) = (sandbox.tier().level, self.whole_profile(sandbox.tier().level));
         let has_denied = masks::find(&self.workspace, &self.settings, level, start, cx).await?;
@@ -491,13 +422,20 @@ impl Tool for Shell {
 
     /// Requires approval if denied paths cannot be hidden from the command.
     async fn guard(&self, args: &Args, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
+        if self.settings.runs_elsewhere {
+            return Ok(None);
+        }
         let profile = self.profile(CallProfile::strictest(), args, cx);
         let is_proven = profile.read_only && profile.effects != Effects::Undeclared;
         Ok(masks::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
+        if self.settings.explains_only {
+            return Err(Failure::new(FailureCode::NotRun, "commands are only explained here"));
+        }
         let command_line = ShellCommand::of(&args)?;
+        let network = self.call_network(&args)?;
         let sandbox = self.boundary.get(cx).await?;
         let resolved = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
         let programs = self.programs();
@@ -510,6 +448,11 @@ impl Tool for Shell {
         let level = sandbox.tier().level;
         let mut profile =
             self.sandbox_profile(&command_line, &resolved.absolute(), level, &permission);
+        if matches!(permission, Permission::Approved) && command_line.kind != Kind::ReadOnly {
+            profile.network = network.at(level)?;
+        }
+        let environment =
+            if profile.network == Network::Proxy { variables(environment) } else { environment };
         if matches!(permission, Permission::Approved) {
             profile.exceptions =
                 self.exceptions(&command_line.text, args.may_change(), &resolved, cx);
@@ -529,16 +472,16 @@ impl Tool for Shell {
             .input(args.stdin.unwrap_or_default())
             .current_dir(&resolved);
         let time = args.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
-        let (ended, masked) = run::run(Job { sandbox, command, profile, masked, time }, cx).await?;
+        let job = Job { sandbox, command, profile, masked, network, time };
+        let finished = run::run(job, cx).await?;
         let mut about = json!({"kind": command_line.kind.as_str(), "why": command_line.why});
         let mut note = None;
         if matches!(permission, Permission::Confined(_)) {
             about["confined"] = true.into();
-            note = confined::note(&ended, self.network);
+            note = confined::note(&finished.ended, !self.network.access.is_none());
         }
-        let mut output = run::output(ended, about);
+        let mut output = finished.output(about);
         output.blocks.extend(note.map(Block::text));
-        masked.add_to(&mut output);
         Ok(output)
     }
 }
@@ -546,41 +489,6 @@ impl Tool for Shell {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_plain_words_run_without_a_shell() {
-        let words = |text: &str| plain_words(text).map(|words| words.join("|"));
-        assert_eq!(words("git log -3").as_deref(), Some("git|log|-3"));
-        assert_eq!(words("grep 'a b' \"c d\" ''").as_deref(), Some("grep|a b|c d|"));
-        for shell in [
-            "ls &",
-            "! ls",
-            "(ls)",
-            "ls | wc",
-            "ls; ls",
-            "ls > x",
-            "A=1 ls",
-            "ls $X",
-            "ls *.rs",
-            "ls ~",
-            "ls {a,b}",
-            "cd src",
-            "echo hi",
-            "time ls",
-            "ls # x",
-            "ls\nls",
-            "ls \\\n-l",
-            "if ls",
-            "'ls",
-            "cat <(ls)",
-            "`ls`",
-            "",
-            "  ",
-            "[ -e x ]",
-        ] {
-            assert_eq!(words(shell), None, "{shell}");
-        }
-    }
 
     #[test]
     fn exactly_one_of_command_and_argv_is_required() {
@@ -591,6 +499,7 @@ mod tests {
             timeout_ms: None,
             stdin: None,
             may_change: None,
+            network: None,
             access: None,
         };
         for bad in [
@@ -624,8 +533,12 @@ mod tests {
             boundary: Boundary::default(),
             environment: Environment::new(),
             git: GitConfig::default(),
-            network: true,
+            network: NetworkOptions {
+                access: haft::policy::NetworkAccess::all(),
+                ..NetworkOptions::default()
+            },
             settings: Settings::default(),
+            known_programs: OnceLock::new(),
         };
         let profile = |command: &str| {
             let args = json!({"command": command});

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haft::sanitize::sanitize;
 use haft_core::{
     Capability, DynTool, Exposure, Failure, Label, Operation, OtherNames, Output, Permission,
-    ResultLimit, ToolContext, ToolSpec, Trust, host::HostContext,
+    ResultLimit, ToolContext, ToolSpec, Trust, host::HostContext, text::shortened,
 };
 use haft_sandbox::{FileKind, WalkEntry, WalkLimits};
 use serde_json::{Value, json};
@@ -82,10 +82,7 @@ fn listed(offered: &[&Skill]) -> String {
 fn description(skill: &Skill) -> String {
     let clean = sanitize(&skill.description).text;
     let clean = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    match clean.char_indices().nth(MAX_SHOWN_DESCRIPTION_CHARS) {
-        Some((end, _)) => format!("{}…", clean.get(..end).unwrap_or_default()),
-        None => clean,
-    }
+    shortened(&clean, MAX_SHOWN_DESCRIPTION_CHARS)
 }
 
 /// Reads the file of a skill again, as an authorized call. FAIL CLOSED (TOCTOU): the text that was

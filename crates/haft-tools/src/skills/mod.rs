@@ -16,11 +16,11 @@ use std::{
     collections::HashMap,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use haft::registry::ToolSource;
-use haft_core::{BoxError, BoxFuture, DynTool};
+use haft_core::{BoxError, BoxFuture, DynTool, sync::lock};
 use haft_sandbox::{
     Access, FileKind, FileVersion, PathError, PathErrorKind, ResolvedPath, Workspace,
 };
@@ -183,7 +183,7 @@ impl Skills {
     /// so that the registry stays the same.
     fn tools_now(&self) -> Vec<DynTool> {
         let (skills, _) = self.read();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if known.tools.is_empty() || *known.skills != skills {
             known.skills = Arc::new(skills);
             known.tools = match known.skills.iter().any(Skill::is_offered) {
@@ -301,7 +301,7 @@ fn read_skill(workspace: &Workspace, root: &SkillRoot, name: &str) -> Option<Par
         Err(error) if error.is_missing => return None,
         Err(error) => return wrong(error.message),
     };
-    let parsed = || root.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+    let parsed = || lock(&root.parsed);
     if let Some((known, skill)) = parsed().get(name)
         && *known == version
     {

@@ -99,3 +99,35 @@ async fn ask_user_needs_an_approver() {
     assert_eq!(answer.failure().unwrap().code().as_str(), "needs_interaction");
     assert!(user.asked.lock().unwrap().is_empty());
 }
+
+/// A user whose questions an approver shows.
+#[derive(Debug, Clone, Copy)]
+struct Elsewhere;
+
+impl AskHandler for Elsewhere {
+    fn ask<'a>(
+        &'a self,
+        _: &'a UserQuestion,
+        _: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
+        Box::pin(async { Err(Failure::failed("the body ran")) })
+    }
+
+    fn is_asked_by_approver(&self, _: &ToolContext) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn approver_answers_in_place_of_the_body() {
+    let approver = |request: &ApprovalRequest<'_>| {
+        assert_eq!(request.call.arguments()["question"], "Which?");
+        Ok(ApprovalResponse::ReplaceResult(UserQuestion::answer_text(" teal \n")))
+    };
+    let runtime = runtime_with(AskUser::new(Elsewhere)).approver(approver).build().unwrap();
+    let answer = ask(&runtime, json!({"question": "Which?"})).await;
+    assert_eq!((&*answer.text(), answer.is_error()), ("teal", false));
+    assert_eq!(answer.label().trust, Trust::Trusted);
+    let spoofing = ask(&runtime, json!({"question": "a\u{202e}b"})).await;
+    assert_eq!(spoofing.failure().unwrap().code().as_str(), "invalid_value", "not shown");
+}

@@ -50,7 +50,7 @@ proptest! {
         context.resolver = Arc::new(LexicalResolver);
         let rules = Rules::new(vec![Rule::new(Decision::Deny, rule)], context).unwrap();
         let scope = Scope::from(haft::tool::RunScope { working_directory: Path::new("/w").into(), ..haft::tool::RunScope::default() });
-        let by_rules = rules.is_path_denied(doing, Path::new(&path), &Arc::new(scope));
+        let by_rules = rules.is_path_denied(doing, Path::new(&path), &scope);
         let names = DeniedNames::new(std::slice::from_ref(&pattern)).unwrap();
         prop_assert_eq!(names.matches(Path::new(&path)), by_rules, "{} {}", pattern, path);
     }

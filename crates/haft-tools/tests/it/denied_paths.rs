@@ -393,7 +393,6 @@ fn denied_paths_match_what_file_tools_are_denied() {
         working_directory: project.root.as_path().into(),
         ..haft::tool::RunScope::default()
     });
-    let scope = Arc::new(scope);
     let roots = [project.root.clone()];
     let clock = ManualClock::default();
     let denied = rules.denied_paths(&roots, &scope, &|| clock.now()).unwrap();

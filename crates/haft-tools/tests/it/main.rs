@@ -20,6 +20,7 @@ mod hard_links;
 mod denied_paths;
 mod denied_names;
 mod fetch;
+mod network;
 mod ask;
 mod server;
 mod regressions;

@@ -12,8 +12,8 @@ use std::sync::{
 };
 
 use haft_core::{
-    BoxFuture, Capabilities, Decision, DynTool, Error, Failure, Scope, ToolCall, ToolName,
-    ToolSpec, Verdict, sync::lock,
+    BoxFuture, Capabilities, Decision, DynTool, Error, Failure, ToolCall, ToolName, ToolSpec,
+    Verdict, sync::lock,
 };
 use haft_policy::{Policy, PolicyRequest, PolicyTool, ToolTraits};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(super) async fn check(
         "turn": turn,
         "input_tokens": input_tokens,
     });
-    let scope: Arc<Scope> = Arc::new(run.scope().clone());
+    let scope = run.scope().clone();
     let profile = SPEC.profile();
     let tool = PolicyTool::new(&NAME, &SPEC, &SCHEMA, &TRAITS);
     let request = PolicyRequest::new(tool, &arguments, &profile, &scope).with_taint(run.taint());

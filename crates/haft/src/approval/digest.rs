@@ -1,6 +1,7 @@
 //! What an approval is bound to: digests of the call, its tool, its directory, the rules and what
 //! the decision depends on.
 
+use haft_core::{Confidentiality, Trust};
 use haft_policy::Policy;
 use sha2::{Digest as _, Sha256};
 
@@ -23,6 +24,8 @@ pub struct ApprovalDigest {
     pub(super) call: Hash,
     /// The session, or the run if there is none.
     pub(super) session: Hash,
+    /// Whether the run has read untrusted text, and whether a secret.
+    pub(super) has_read: [bool; 2],
 }
 
 impl ApprovalDigest {
@@ -36,7 +39,12 @@ impl ApprovalDigest {
             None => ["run", scope.run.as_str()],
         };
         let user = scope.user.as_deref();
+        let label = call.taint().label().join(scope.label);
         Self {
+            has_read: [
+                label.trust == Trust::Untrusted,
+                label.confidentiality == Confidentiality::Secret,
+            ],
             // Two sources may have the same definition; an approval of one is none of the other.
             definition: digest([
                 tool.raw_hash(),
@@ -75,11 +83,22 @@ impl ApprovalDigest {
         ])
     }
 
+    /// Returns the key of all calls of the tool about the same file within the session. `rule` is
+    /// the rule that was shown; it names the resolved file. After the run has read untrusted text
+    /// or a secret, the key is another one.
+    pub(crate) fn in_session_by_rule(&self, rule: &str, because: &[u8]) -> Hash {
+        let arguments = digest([b"rule".as_slice(), rule.as_bytes()]);
+        let state = digest([self.has_read.map(u8::from).as_slice()]);
+        Self { arguments, state, ..self.clone() }.in_session(because)
+    }
+
     /// The call for a single-use approval, the session for a longer one.
     pub(super) fn scope(&self, lasting: ApprovalScope) -> &Hash {
         match lasting {
             ApprovalScope::Once => &self.call,
-            ApprovalScope::Session | ApprovalScope::Always => &self.session,
+            ApprovalScope::Session | ApprovalScope::Always | ApprovalScope::AlwaysInDirectory => {
+                &self.session
+            }
         }
     }
 }

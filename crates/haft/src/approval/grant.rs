@@ -357,9 +357,7 @@ impl Token {
     fn of(mut body: &[u8]) -> Option<Self> {
         let [version] = take(&mut body)?;
         let [lasting] = take(&mut body)?;
-        let lasting = [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always]
-            .into_iter()
-            .find(|l| mark(*l) == lasting && version == VERSION)?;
+        let lasting = SCOPES.into_iter().find(|l| mark(*l) == lasting && version == VERSION)?;
         Some(Self {
             lasting,
             nonce: take(&mut body)?,
@@ -403,11 +401,19 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
+const SCOPES: [ApprovalScope; 4] = [
+    ApprovalScope::Once,
+    ApprovalScope::Session,
+    ApprovalScope::Always,
+    ApprovalScope::AlwaysInDirectory,
+];
+
 fn mark(lasting: ApprovalScope) -> u8 {
     match lasting {
         ApprovalScope::Once => 1,
         ApprovalScope::Session => 2,
         ApprovalScope::Always => 3,
+        ApprovalScope::AlwaysInDirectory => 4,
     }
 }
 
@@ -477,6 +483,7 @@ mod tests {
     fn binding() -> ApprovalDigest {
         let of = |word: &str| super::super::digest([word.as_bytes()]);
         ApprovalDigest {
+            has_read: [false; 2],
             definition: of("definition"),
             arguments: of("arguments"),
             directory: of("directory"),
@@ -501,7 +508,7 @@ mod tests {
     #[test]
     fn grant_covers_its_call_exactly_once() {
         let grants = GrantStore::new().unwrap();
-        for lasting in [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always] {
+        for lasting in SCOPES {
             let token = grants.issue(&binding(), lasting, SOON);
             assert_eq!(grants.look(&token, &binding()), Ok(lasting));
             assert_eq!(grants.spend(&token, &binding()), Ok(lasting));

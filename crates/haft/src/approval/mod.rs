@@ -42,8 +42,15 @@ pub struct ApprovalRequest<'a> {
     pub explanation: &'a Explanation,
     /// What "always" would write; `None` if it must not be offered.
     pub offer: Option<&'a SuggestedRules>,
+    /// What "always in this directory" would write; `None` if it must not be offered.
+    pub directory_offer: Option<&'a SuggestedRules>,
+    /// Why "always" is not offered, for the person.
+    pub no_offer: Option<&'a str>,
     /// Whether an answer can apply to a session: there is one, and it continues after this call.
     pub session: bool,
+    /// What an answer for the session covers: every call that this rule matches. `None` means this
+    /// call with these arguments.
+    pub session_rule: Option<&'a str>,
     /// What the answer is bound to; [`GrantStore::issue`] signs an approval of it.
     pub binding: &'a ApprovalDigest,
     /// How many other calls wait for approval.
@@ -91,6 +98,8 @@ pub enum ApprovalScope {
     Session,
     /// Permanently: the suggested rules are written to their file.
     Always,
+    /// Permanently, for all files of a directory: the suggested rules for it are written.
+    AlwaysInDirectory,
 }
 
 /// Asks a person, or decides in their place. Without an approver, a call that needs approval is

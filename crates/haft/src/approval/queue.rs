@@ -249,6 +249,9 @@ fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<()
         ApprovalScope::Always if question.offer.is_none() => {
             Err(AnswerError::Wrong("there is no suggested rule to save".to_owned()))
         }
+        ApprovalScope::AlwaysInDirectory if question.directory_offer.is_none() => {
+            Err(AnswerError::Wrong("there is no suggested rule for a directory".to_owned()))
+        }
         _ => Ok(()),
     }
 }
@@ -408,6 +411,9 @@ pub(crate) fn in_words(answer: &ApprovalResponse) -> &'static str {
         ApprovalResponse::Allow { scope: ApprovalScope::Once, .. } => "allow",
         ApprovalResponse::Allow { scope: ApprovalScope::Session, .. } => "allow for the session",
         ApprovalResponse::Allow { scope: ApprovalScope::Always, .. } => "allow always",
+        ApprovalResponse::Allow { scope: ApprovalScope::AlwaysInDirectory, .. } => {
+            "allow always in the directory"
+        }
         ApprovalResponse::Grant(_) => "allow by grant",
         ApprovalResponse::Edit(_) => "edit",
         ApprovalResponse::Input(_) => "input",

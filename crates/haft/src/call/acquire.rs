@@ -15,7 +15,7 @@ use haft_core::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{record::Parent, validate::ValidatedCall};
+use super::{authorize::AuthorizedCall, record::Parent, validate::ValidatedCall};
 use crate::{
     call::{ConcurrencySlot, TurnCore},
     concurrency::{LockGuard, LockRequest, LockTable},
@@ -23,19 +23,15 @@ use crate::{
     registry::RegisteredTool,
 };
 
-/// Everything a call holds while it runs. Dropping it releases it, on every path. If some work of
-/// the call still runs then, the locks are kept until that work ends.
-pub(crate) struct CallLocks {
-    _slot: Option<ConcurrencySlot>,
-    locks: Locks,
-    cx: ToolContext,
-}
+/// Everything a call holds while it runs. Dropping it releases it, on every path.
+#[derive(Default)]
+pub(crate) struct CallLocks(Locks);
 
 /// What a body that could not be cancelled goes on holding.
 #[derive(Default)]
 struct Locks {
-    /// The lock that separates concurrency classes within the run.
-    class: Option<LockGuard>,
+    /// The concurrency slot, and the lock that separates concurrency classes within the run.
+    class: Option<LockGuard<ConcurrencySlot>>,
     /// What few calls hold. A box, because the locks are moved with the call.
     more: Option<Box<MoreLocks>>,
 }
@@ -44,16 +40,22 @@ struct Locks {
 #[derive(Default)]
 struct MoreLocks {
     tool_slot: Option<OwnedSemaphorePermit>,
-    keys: Option<LockGuard>,
+    keys: Option<LockGuard<Arc<LockTable>>>,
     /// A nested call works under the locks of its parent, which stay locked as long as this.
     _parent: Option<RunningWork>,
 }
 
 impl Locks {
-    /// Marks the locks as held by a body that no call waits for any more.
+    /// Marks the locks as held by a body that no call waits for any more. The concurrency slot is
+    /// free from now on.
     fn abandon(&self, tool: &ToolName) {
-        let keys = self.more.iter().filter_map(|more| more.keys.as_ref());
-        self.class.iter().chain(keys).for_each(|guard| guard.abandon(tool));
+        if let Some(class) = &self.class {
+            class.abandon(tool);
+            class.owner().iter().for_each(|slot| slot.release());
+        }
+        if let Some(keys) = self.more.as_ref().and_then(|more| more.keys.as_ref()) {
+            keys.abandon(tool);
+        }
     }
 }
 
@@ -61,23 +63,56 @@ impl Locks {
 #[derive(Default)]
 pub(crate) struct TaskLocks {
     _tool_slot: Option<OwnedSemaphorePermit>,
-    _keys: Option<LockGuard>,
+    _keys: Option<LockGuard<Arc<LockTable>>>,
 }
 
 impl CallLocks {
     /// Takes what background work goes on holding. The concurrency slot and the class lock are the
     /// call's alone.
     pub(crate) fn keep(&mut self) -> TaskLocks {
-        let more = self.locks.more.take();
+        let more = self.0.more.take();
         let (tool_slot, keys) = more.map_or((None, None), |more| (more.tool_slot, more.keys));
         TaskLocks { _tool_slot: tool_slot, _keys: keys }
     }
 }
 
-impl Drop for CallLocks {
+/// An authorized call with its locks. Dropping it ends the call and releases the locks, on every
+/// path. If some work of the call still runs then, the locks are kept until that work ends.
+pub(super) struct LockedCall {
+    call: AuthorizedCall,
+    locks: Option<CallLocks>,
+}
+
+impl LockedCall {
+    pub(super) fn new(call: AuthorizedCall, locks: CallLocks) -> Self {
+        Self { call, locks: Some(locks) }
+    }
+
+    pub(super) fn call(&self) -> &AuthorizedCall {
+        &self.call
+    }
+
+    pub(super) fn call_mut(&mut self) -> &mut AuthorizedCall {
+        &mut self.call
+    }
+
+    pub(super) fn locks_mut(&mut self) -> Option<&mut CallLocks> {
+        self.locks.as_mut()
+    }
+
+    /// Ends the call and releases its locks.
+    #[inline(always)]
+    pub(super) fn release(&mut self) {
+        if let Some(CallLocks(locks)) = self.locks.take() {
+            let cx = self.call.validated().context();
+            cx.close(locks, |locks| locks.abandon(cx.tool_name()));
+        }
+    }
+}
+
+impl Drop for LockedCall {
     fn drop(&mut self) {
-        let tool = self.cx.tool_name();
-        self.cx.close(std::mem::take(&mut self.locks), |locks| locks.abandon(tool));
+        self.release();
     }
 }
 
@@ -93,13 +128,9 @@ pub(crate) fn try_acquire(
     if !is_plain || turn.is_stopped(cx) {
         return None;
     }
-    let slot = turn.try_slot()?;
-    match turn.run.locks.request(profile, cx.tool_name()) {
-        LockRequest::Acquired(guard) => {
-            let locks = Locks { class: Some(guard), more: None };
-            Some(CallLocks { _slot: Some(slot), locks, cx: cx.clone() })
-        }
-        LockRequest::Wait(..) | LockRequest::Abandoned(_) => None,
+    match LockTable::request(turn.try_slot()?, profile, cx.tool_name()) {
+        LockRequest::Acquired(guard) => Some(CallLocks(Locks { class: Some(guard), more: None })),
+        LockRequest::Wait(..) | LockRequest::Abandoned(..) => None,
     }
 }
 
@@ -121,7 +152,7 @@ pub(crate) async fn acquire(
         Some(slot) => slot,
         None => turn.waiting(cx, deadline, turn.slot()).await?,
     };
-    let class = lock(turn, &turn.run.locks, profile, cx, deadline).await?;
+    let class = lock(turn, slot, profile, cx, deadline).await?;
     let keys = if profile.keys.is_empty() {
         None
     } else {
@@ -133,14 +164,13 @@ pub(crate) async fn acquire(
             },
             ..profile.clone()
         };
-        Some(lock(turn, &turn.inner.keys, &keyed, cx, deadline).await?)
+        Some(lock(turn, Arc::clone(&turn.run.inner.keys), &keyed, cx, deadline).await?)
     };
     // The tool slot comes last: a nested call of a call that has its lock may need it first.
     let tool_slot = tool_slot(turn, tool, cx, deadline).await?;
     let more = (tool_slot.is_some() || keys.is_some())
         .then(|| Box::new(MoreLocks { tool_slot, keys, _parent: None }));
-    let locks = Locks { class: Some(class), more };
-    Ok(CallLocks { _slot: Some(slot), locks, cx: cx.clone() })
+    Ok(CallLocks(Locks { class: Some(class), more }))
 }
 
 /// A nested call works under the locks of its parent.
@@ -164,13 +194,12 @@ async fn nested(
         }
         // The call that has the slot may wait for a lock of our parent, so the wait is short.
         None => {
-            let limit = after(turn.inner.clock.now(), turn.inner.config.policy_timeout);
+            let limit = after(turn.run.inner.clock.now(), turn.run.inner.config.policy_timeout);
             tool_slot(turn, tool, cx, deadline.min(limit)).await?
         }
     };
     let more = MoreLocks { tool_slot, keys: None, _parent: Some(work) };
-    let locks = Locks { class: None, more: Some(Box::new(more)) };
-    Ok(CallLocks { _slot: None, locks, cx: cx.clone() })
+    Ok(CallLocks(Locks { class: None, more: Some(Box::new(more)) }))
 }
 
 async fn tool_slot(
@@ -188,17 +217,17 @@ async fn tool_slot(
         .map_err(|_| Failure::new(FailureCode::NotRun, "the registry of the tool was dropped"))
 }
 
-async fn lock(
+async fn lock<O: AsRef<LockTable>>(
     turn: &TurnCore,
-    table: &Arc<LockTable>,
+    mut owner: O,
     profile: &CallProfile,
     cx: &ToolContext,
     deadline: Instant,
-) -> Result<LockGuard, Failure> {
+) -> Result<LockGuard<O>, Failure> {
     loop {
-        match table.request(profile, cx.tool_name()) {
+        match LockTable::request(owner, profile, cx.tool_name()) {
             LockRequest::Acquired(guard) => return Ok(guard),
-            LockRequest::Abandoned(tool) => {
+            LockRequest::Abandoned(_, tool) => {
                 return Err(Failure::new(
                     FailureCode::NotRun,
                     format!(
@@ -213,7 +242,10 @@ async fn lock(
                     return Ok(guard);
                 }
                 // The call that it waited for was abandoned: the next request reports that.
-                drop(guard);
+                match guard.into_owner() {
+                    Some(again) => owner = again,
+                    None => return Err(turn.why_stopped(cx)),
+                }
             }
         }
     }

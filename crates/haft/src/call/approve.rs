@@ -37,7 +37,7 @@ pub(crate) struct OpenApproval {
     call: ValidatedCall,
     assessment: Box<Assessment>,
     binding: ApprovalDigest,
-    offer: Option<SuggestedRules>,
+    offers: Offers,
     shown: Verdict,
     explanation: Arc<Explanation>,
     /// When the call began to need approval.
@@ -61,8 +61,11 @@ impl OpenApproval {
             call: &self.call,
             verdict: &self.shown,
             explanation: &self.explanation,
-            offer: self.offer.as_ref(),
+            offer: self.offers.exact.as_ref(),
+            directory_offer: self.offers.directory.as_ref(),
+            no_offer: self.offers.missing.as_deref(),
             session: self.has_session,
+            session_rule: self.offers.of_file.as_deref(),
             binding: &self.binding,
             waiting: self.waiting,
         }
@@ -80,7 +83,7 @@ pub(super) fn has_approver(
     call: &ValidatedCall,
     assessment: &Assessment,
 ) -> Result<(), Failure> {
-    if !turn.inner.approvals.has_approver() {
+    if !turn.run.inner.approvals.has_approver() {
         let reason = &assessment.verdict.reason;
         let why = format!("this call needs approval ({reason}), and no approver is configured");
         return Err(refuse_unasked(turn, record, call, assessment, why));
@@ -107,23 +110,15 @@ pub(super) fn open(
     (permit, since): (QueuePermit, Instant),
 ) -> Result<Arc<OpenApproval>, Failure> {
     is_declined_too_often(turn, record, &call, &assessment)?;
-    if !turn.run.prompt_limits.may_ask(turn.inner.config.max_prompts, turn.inner.clock.now()) {
+    let (limits, inner) = (&turn.run.prompt_limits, &turn.run.inner);
+    if !record.is_counted && !limits.may_ask(inner.config.max_prompts, inner.clock.now()) {
         return Err(queue_is_full(turn, record, &call, &assessment));
     }
+    record.is_counted = true;
     let binding = authorize::bind(turn, &call)?;
-    let offer = match assessment.verdict.decision {
-        // A rule that could not be computed is not suggested.
-        Decision::Ask => {
-            caught(|| turn.inner.policy.rule_store()?.suggest_for(&call.policy_request()))
-                .unwrap_or_default()
-        }
-        _ => None,
-    };
-    // A rule that contains a secret would be shown, and then saved to a file.
-    let is_public = |rule: &String| matches!(turn.inner.redactor.text(rule), Cow::Borrowed(_));
-    let offer = offer.filter(|offer| offer.rules.iter().all(is_public));
+    let offers = Offers::of(turn, &call, &assessment);
     let explanation = authorize::explain(turn, &call, &assessment);
-    let shown = turn.inner.redactor.verdict(assessment.verdict.clone());
+    let shown = turn.run.inner.redactor.verdict(assessment.verdict.clone());
     record.policy = Some(policy_record(shown.clone(), &explanation));
     turn.emit(|| Event::Asked {
         call: call.context().call_id().clone(),
@@ -132,22 +127,72 @@ pub(super) fn open(
     });
     Ok(Arc::new(OpenApproval {
         has_session: turn.run.prompt_limits.has_more,
-        waiting: turn.inner.approvals.waiting(),
+        waiting: turn.run.inner.approvals.waiting(),
         _permit: permit,
         call,
         assessment,
         binding,
-        offer,
+        offers,
         shown,
         explanation,
         since,
     }))
 }
 
+/// The rules that a lasting answer would write or follow.
+#[derive(Default)]
+struct Offers {
+    /// For this call.
+    exact: Option<SuggestedRules>,
+    /// For the files of its directory.
+    directory: Option<SuggestedRules>,
+    /// Why there is none for this call.
+    missing: Option<String>,
+    /// For calls about the same file, within the session.
+    of_file: Option<String>,
+}
+
+impl Offers {
+    /// Asks the policy for them. A rule that could not be computed is not suggested.
+    fn of(turn: &TurnCore, call: &ValidatedCall, assessment: &Assessment) -> Self {
+        let none = |why: &str| Self { missing: Some(why.to_owned()), ..Self::default() };
+        if assessment.verdict.decision != Decision::Ask {
+            return Self::default();
+        }
+        if call.verdict().decision != Decision::Ask {
+            return none("a hook or a guard asks, and a rule does not change that");
+        }
+        let offers = caught(|| {
+            let (store, request) = (turn.run.inner.policy.rule_store()?, call.policy_request());
+            let exact = store.suggest_for(&request);
+            Some(Self {
+                missing: if exact.is_none() { store.why_not_suggested(&request) } else { None },
+                directory: store.suggest_for_directory(&request),
+                of_file: store.file_rule(&request),
+                exact,
+            })
+        });
+        let Some(offers) = offers.ok().flatten() else {
+            return none("the policy stores no rules");
+        };
+        // A rule that contains a secret would be shown, and then saved to a file.
+        let is_public =
+            |rule: &String| matches!(turn.run.inner.redactor.text(rule), Cow::Borrowed(_));
+        let has_secret = |offer: &SuggestedRules| !offer.rules.iter().all(is_public);
+        if offers.exact.iter().chain(&offers.directory).any(has_secret)
+            || !offers.of_file.iter().all(is_public)
+        {
+            return none("the rule would contain a secret");
+        }
+        offers
+    }
+}
+
 /// Returns how long approvers have for their answer.
 pub(super) fn timeout(turn: &TurnCore, open: &OpenApproval) -> Duration {
     let own = open.call.limits().and_then(|limits| limits.approval_timeout);
-    own.or(open.call.tool().spec().approval_timeout).unwrap_or(turn.inner.config.approval_timeout)
+    own.or(open.call.tool().spec().approval_timeout)
+        .unwrap_or(turn.run.inner.config.approval_timeout)
 }
 
 /// The failure of a call whose approval request was stopped before its answer.
@@ -173,6 +218,8 @@ pub(super) fn answer(
     answered: Result<Answered, Failure>,
 ) -> Result<Authorization, Failure> {
     let answered = answered?;
+    // The next request of the call, about other arguments, is another one.
+    record.is_counted = false;
     if let Some(policy) = &mut record.policy {
         policy.answered_by = Some(Arc::clone(&answered.by));
     }
@@ -181,7 +228,7 @@ pub(super) fn answer(
         by: Arc::clone(&answered.by),
         answer: in_words(&answered.answer),
         comment: comment(&answered.answer).map(str::to_owned),
-        waited: turn.inner.clock.now().saturating_duration_since(open.since),
+        waited: turn.run.inner.clock.now().saturating_duration_since(open.since),
     });
     apply(turn, record, open, answered)
 }
@@ -193,7 +240,7 @@ fn apply(
     answered: Answered,
 ) -> Result<Authorization, Failure> {
     let Answered { by, answer, is_person } = answered;
-    let OpenApproval { call, assessment, binding, offer, .. } = open;
+    let OpenApproval { call, assessment, binding, offers, .. } = open;
     let (limits, tool) = (&turn.run.prompt_limits, call.tool().name().clone());
     if !matches!(answer, ApprovalResponse::Deny(_)) {
         limits.forget_no(&tool);
@@ -201,14 +248,14 @@ fn apply(
     match answer {
         ApprovalResponse::Allow { scope: lasting, comment } => {
             // Signed for the request, and compared with the call as it is now.
-            let grants = &turn.inner.approvals.grants;
+            let grants = &turn.run.inner.approvals.grants;
             let token = grants.issue(&binding, ApprovalScope::Once, authorize::GRANT_LIFETIME);
             let approval = Approval { by, token, lasting: Some(lasting), comment };
-            allow(turn, record, call, &assessment, offer, approval)
+            allow(turn, record, call, &assessment, offers, approval)
         }
         ApprovalResponse::Grant(token) => {
             let approval = Approval { by, token, lasting: None, comment: None };
-            allow(turn, record, call, &assessment, offer, approval)
+            allow(turn, record, call, &assessment, offers, approval)
         }
         ApprovalResponse::Edit(arguments) => edited(call, arguments).map(Authorization::Again),
         ApprovalResponse::Input(value) => {
@@ -244,7 +291,7 @@ fn apply(
                     "a person denied this call without a comment",
                 ),
             };
-            let failure = if count >= turn.inner.config.max_refusals {
+            let failure = if count >= turn.run.inner.config.max_refusals {
                 stop_asking(failure, tool.as_str(), count)
             } else {
                 failure.with_next(NEXT)
@@ -269,24 +316,33 @@ fn allow(
     record: &mut CallRecord,
     call: ValidatedCall,
     assessment: &Assessment,
-    offer: Option<SuggestedRules>,
+    offers: Offers,
     approval: Approval,
 ) -> Result<Authorization, Failure> {
     let by = &approval.by;
     let reason = format!("approved: {}", assessment.verdict.reason);
     let verdict = Verdict::allow(reason).by(by.to_string());
-    let in_session = authorize::bind(turn, &call)?.in_session(&assessment.digest());
+    let binding = authorize::bind(turn, &call)?;
+    let in_session = match &offers.of_file {
+        Some(rule) => binding.in_session_by_rule(rule, &assessment.digest()),
+        None => binding.in_session(&assessment.digest()),
+    };
     let run = call.context().run_id().clone();
     let (allowed, lasting) = match authorize::under_grant(turn, call, &approval.token, verdict) {
         Ok(allowed) => allowed,
         Err(NotGranted::Changed(call)) => return Ok(Authorization::Again(call)),
         Err(NotGranted::Refused(failure)) => return Err(failure),
     };
-    match approval.lasting.unwrap_or(lasting) {
+    let lasting = approval.lasting.unwrap_or(lasting);
+    match lasting {
         ApprovalScope::Once => {}
         ApprovalScope::Session => turn.run.prompt_limits.session.allow(in_session, Arc::clone(by)),
-        ApprovalScope::Always => {
-            let saved = caught(|| match (&offer, turn.inner.policy.rule_store()) {
+        ApprovalScope::Always | ApprovalScope::AlwaysInDirectory => {
+            let offer = match lasting {
+                ApprovalScope::AlwaysInDirectory => offers.directory,
+                _ => offers.exact,
+            };
+            let saved = caught(|| match (&offer, turn.run.inner.policy.rule_store()) {
                 (Some(offer), Some(store)) => store.save(offer).map_err(|e| e.to_string()),
                 _ => Err("no rule was suggested".to_owned()),
             });
@@ -344,7 +400,7 @@ pub(super) fn refuse(
     verdict: Verdict,
 ) {
     let explanation = authorize::explain(turn, call, assessment);
-    let verdict = turn.inner.redactor.verdict(verdict);
+    let verdict = turn.run.inner.redactor.verdict(verdict);
     record.policy = Some(policy_record(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
     turn.emit(|| Event::Refused { call, verdict, explanation });
@@ -364,7 +420,7 @@ fn is_declined_too_often(
 ) -> Result<(), Failure> {
     let tool = call.tool().name();
     let count = turn.run.prompt_limits.noes(tool);
-    if count < turn.inner.config.max_refusals {
+    if count < turn.run.inner.config.max_refusals {
         return Ok(());
     }
     let why = "a person denied this tool repeatedly";

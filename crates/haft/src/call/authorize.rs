@@ -97,9 +97,11 @@ pub(super) enum Rewrite {
 /// Evaluates the rules, and gives a call the arguments that they want it to have.
 #[inline(always)]
 pub(super) fn rewritten(turn: &TurnCore, mut call: ValidatedCall) -> Result<Rewrite, Failure> {
-    let Some(policy) = turn.inner.policy.of_host() else {
-        let verdict = DefaultPolicy.decide(&call.policy_request());
-        call.set_verdict(verdict);
+    let Some(policy) = turn.run.inner.policy.of_host() else {
+        if !call.set_verdict_of_tool() {
+            let verdict = DefaultPolicy.decide(&call.policy_request());
+            call.set_verdict(verdict);
+        }
         return Ok(Rewrite::None(call));
     };
     let evaluated = caught(|| {
@@ -136,7 +138,7 @@ pub(super) fn by_rules_alone(
     call: ValidatedCall,
 ) -> Result<AuthorizedCall, ValidatedCall> {
     let is_alone = call.verdict().decision == Decision::Allow
-        && turn.inner.guards.is_empty()
+        && turn.run.inner.guards.is_empty()
         && !call.tool().body().guards()
         && !call.has_additions();
     if is_alone { Ok(AuthorizedCall(call)) } else { Err(call) }
@@ -180,7 +182,7 @@ impl Guarding {
         if !std::mem::replace(&mut self.asked_tool, true) && call.tool().body().guards() {
             return Some(GuardId::Tool);
         }
-        if self.next >= turn.inner.guards.len() || self.is_denied() {
+        if self.next >= turn.run.inner.guards.len() || self.is_denied() {
             return None;
         }
         self.next += 1;
@@ -222,7 +224,7 @@ impl Guarding {
     ) -> Result<Assessment, Failure> {
         let verdict = match self.rules {
             Some(verdict) => verdict,
-            None => match caught(|| turn.inner.policy.decide(&call.policy_request())) {
+            None => match caught(|| turn.run.inner.policy.decide(&call.policy_request())) {
                 Ok(verdict) => verdict,
                 // FAIL CLOSED: a policy that panics denies.
                 Err(_) => return Err(failed("the policy", "it panicked")),
@@ -232,7 +234,7 @@ impl Guarding {
         for (guard, verdict) in self.answers {
             assessment.add_guard(turn, guard, verdict);
         }
-        let not_asked = turn.inner.guards.iter().skip(self.next);
+        let not_asked = turn.run.inner.guards.iter().skip(self.next);
         assessment.guards.extend(not_asked.map(|guard| CheckStep {
             check: format!("guard `{}`", guard.name()),
             result: "not asked".to_owned(),
@@ -262,7 +264,9 @@ impl Guarding {
 fn name(turn: &TurnCore, guard: GuardId) -> &str {
     match guard {
         GuardId::Tool => TOOL_GUARD,
-        GuardId::Runtime(at) => turn.inner.guards.get(at).map_or("a guard", |guard| guard.name()),
+        GuardId::Runtime(at) => {
+            turn.run.inner.guards.get(at).map_or("a guard", |guard| guard.name())
+        }
     }
 }
 
@@ -348,16 +352,16 @@ pub(super) fn explain(
     let hooks = super::explain::HOOKS_CALLED;
     let mut explanation = super::explain::explained(turn, call, assessment, hooks);
     let secret = secret_arguments(call.tool().input(), call.arguments());
-    turn.inner.redactor.explanation(&mut explanation, &secret);
+    turn.run.inner.redactor.explanation(&mut explanation, &secret);
     Arc::new(explanation)
 }
 
 /// Returns a digest of everything that an approval of the call is based on, as it is now.
 pub(super) fn bind(turn: &TurnCore, call: &ValidatedCall) -> Result<ApprovalDigest, Failure> {
-    if !turn.inner.registry.still_has(call.tool()) {
+    if !turn.run.inner.registry.still_has(call.tool()) {
         return Err(redefined());
     }
-    caught(|| ApprovalDigest::of(call, &*turn.inner.policy))
+    caught(|| ApprovalDigest::of(call, &*turn.run.inner.policy))
         .map_err(|panic| failed("the policy", &format!("it panicked: {panic}")))
 }
 
@@ -384,11 +388,17 @@ fn allowed_before(
         return Ok(Authorization::Ask(call, assessment));
     }
     let binding = bind(turn, &call)?;
-    let Some(by) = session.allowed_by(&binding.in_session(&assessment.digest())) else {
+    let because = assessment.digest();
+    let of_file = || {
+        let rule = caught(|| turn.run.inner.policy.rule_store()?.file_rule(&call.policy_request()));
+        session.allowed_by(&binding.in_session_by_rule(&rule.ok().flatten()?, &because))
+    };
+    let by = session.allowed_by(&binding.in_session(&because)).or_else(of_file);
+    let Some(by) = by else {
         return Ok(Authorization::Ask(call, assessment));
     };
     let verdict = Verdict::allow(format!("allowed for this session by {by}")).by(by.to_string());
-    let token = turn.inner.approvals.grants.issue_once(&binding, GRANT_LIFETIME);
+    let token = turn.run.inner.approvals.grants.issue_once(&binding, GRANT_LIFETIME);
     match under_grant(turn, call, &token, verdict) {
         Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
         Err(NotGranted::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
@@ -428,7 +438,7 @@ pub(super) fn under_grant(
     verdict: Verdict,
 ) -> Result<(AuthorizedCall, ApprovalScope), NotGranted> {
     let now = bind(turn, &call).map_err(NotGranted::Refused)?;
-    match turn.inner.approvals.grants.spend(token, &now) {
+    match turn.run.inner.approvals.grants.spend(token, &now) {
         Ok(lasting) => Ok((AuthorizedCall::new(call, verdict), lasting)),
         Err(refusal) if refusal.is_change() => Err(NotGranted::Changed(call)),
         Err(GrantError::WrongDefinition) => Err(NotGranted::Refused(redefined())),

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use super::turn_core::TurnCore;
 
 const CANCELLED: &str = "the turn was cancelled";
+const CALL_CANCELLED: &str = "this call was cancelled";
 
 /// The calls of a turn, and what cancels them.
 #[derive(Default)]
@@ -34,6 +35,9 @@ pub(crate) struct Cancellation {
     signal: Notify,
     /// Why no call of this turn may run, once that is decided.
     blocked: OnceLock<(FailureCode, String)>,
+    /// A call that was cancelled by its id before it was registered: the only call of the turn,
+    /// during its first poll.
+    unregistered: OnceLock<CallId>,
     /// The calls of the model, in its order.
     calls: Mutex<SmallVec<[(CallId, WeakToolContext); 1]>>,
     /// The nested calls that have not ended. The calls below another one are neighbours.
@@ -84,12 +88,32 @@ impl TurnCore {
     }
 
     /// Registers a call, so that it can be cancelled.
-    #[inline(always)]
     pub(crate) fn register(&self, cx: &ToolContext) {
+        let mut calls = lock(&self.cancellation.calls);
+        calls.push((cx.call_id().clone(), cx.downgrade()));
+        drop(calls);
+        self.apply_stops(cx);
+    }
+
+    /// Registers the only call of a turn, unless it is registered.
+    pub(crate) fn register_lone(&self, cx: &ToolContext) {
+        let mut calls = lock(&self.cancellation.calls);
+        if calls.is_empty() {
+            calls.push((cx.call_id().clone(), cx.downgrade()));
+            drop(calls);
+            self.apply_stops(cx);
+        }
+    }
+
+    /// Applies what has stopped the turn or its run before the call was registered.
+    #[inline(always)]
+    pub(crate) fn apply_stops(&self, cx: &ToolContext) {
         let own = &self.cancellation;
-        lock(&own.calls).push((cx.call_id().clone(), cx.downgrade()));
         if own.aborted.load(Ordering::SeqCst) {
             cx.stop(FailureCode::Cancelled, CANCELLED);
+        }
+        if own.unregistered.get().is_some_and(|id| id == cx.call_id()) {
+            cx.stop(FailureCode::Cancelled, CALL_CANCELLED);
         }
         if let Some((code, why)) = own.blocked.get() {
             cx.stop(*code, why);
@@ -126,6 +150,14 @@ impl TurnCore {
         for cx in self.cancellation.calls() {
             self.stop_body(&cx, FailureCode::Cancelled, CANCELLED);
         }
+    }
+
+    /// Returns whether a call that need not be registered is cancelled: with all others, or by its
+    /// id. Background work outlives the turn.
+    pub(crate) fn is_turn_cancelled(&self, cx: &ToolContext) -> bool {
+        let own = &self.cancellation;
+        let has_its_id = || own.unregistered.get().is_some_and(|id| id == cx.call_id());
+        (own.aborted.load(Ordering::SeqCst) || has_its_id()) && !cx.is_task()
     }
 
     /// Stops the running calls that yield, and starts no other call.
@@ -175,9 +207,12 @@ impl TurnCore {
     pub(crate) fn stop_call(&self, id: &str) -> bool {
         let calls = lock(&self.cancellation.calls);
         let found = calls.iter().find(|(own, _)| *own == *id).map(|(_, cx)| cx.clone());
+        if calls.is_empty() {
+            let _ = self.cancellation.unregistered.set(id.into());
+        }
         drop(calls);
         if let Some(cx) = found.as_ref().and_then(WeakToolContext::upgrade) {
-            self.stop_body(&cx, FailureCode::Cancelled, "this call was cancelled");
+            self.stop_body(&cx, FailureCode::Cancelled, CALL_CANCELLED);
         }
         found.is_some()
     }
@@ -186,11 +221,16 @@ impl TurnCore {
     pub(crate) fn stop_sibling(&self, at: usize, failed: &ToolName) {
         let cx = lock(&self.cancellation.calls).get(at).and_then(|(_, cx)| cx.upgrade());
         if let Some(cx) = cx {
-            let why = format!(
-                "`{failed}` in the same batch failed, which cancels the other calls of the batch"
-            );
-            self.stop_body(&cx, FailureCode::SiblingAborted, &why);
+            self.stop_as_sibling(&cx, failed);
         }
+    }
+
+    /// Stops a call, because a sibling failed.
+    pub(crate) fn stop_as_sibling(&self, cx: &ToolContext, failed: &ToolName) {
+        let why = format!(
+            "`{failed}` in the same batch failed, which cancels the other calls of the batch"
+        );
+        self.stop_body(cx, FailureCode::SiblingAborted, &why);
     }
 
     /// Stops a body and the nested calls it waits for.

@@ -34,7 +34,7 @@ use crate::{
     host_code::{Stopped, after, caught, panic_message},
     journal::WriteStatus,
     telemetry,
-    tool_result::BoxedResult,
+    tool_result::{BoxedResult, ToolResult},
 };
 
 /// A call that runs.
@@ -118,6 +118,11 @@ impl RunningCall {
         }
     }
 
+    /// Returns the context of the call.
+    pub(crate) fn context(&self) -> &ToolContext {
+        &self.machine.facts().cx
+    }
+
     /// Sets how a call that was parked goes on.
     pub(crate) fn set_resume(&mut self, resume: Option<Box<Resume>>) {
         self.machine.set_resume(resume);
@@ -131,17 +136,39 @@ impl RunningCall {
 
     #[inline(always)]
     fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
-        let Poll::Ready(mut input) = self.poll_waiting(task) else { return Poll::Pending };
+        let Poll::Ready(input) = self.poll_waiting(task) else { return Poll::Pending };
+        let step = self.machine.advance(&self.turn, input);
+        self.take_steps(step, task)
+    }
+
+    /// Satisfies what the machine needs, until the call has ended or must wait.
+    #[inline(always)]
+    fn take_steps(&mut self, mut step: Step, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
         loop {
-            let need = match self.advance(input) {
+            let need = match step {
                 Step::Done(result) => return Poll::Ready(result),
                 Step::Wait(need) => need,
             };
-            input = match self.satisfy(need, task) {
-                Poll::Ready(input) => input,
-                Poll::Pending => return Poll::Pending,
-            };
+            let Poll::Ready(input) = self.satisfy(need, task) else { return Poll::Pending };
+            step = self.machine.advance(&self.turn, input);
         }
+    }
+
+    /// Ends a call after a panic. Bodies, guards and hooks are supervised one by one, so this is a
+    /// mistake of ours, and the call still gets its result.
+    #[cold]
+    #[inline(never)]
+    fn after_panic(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let step = self.machine.panicked(&self.turn);
+            self.take_steps(step, task)
+        }));
+        ended.unwrap_or_else(|_| {
+            let (inner, cx) = (&self.turn.run.inner, &self.machine.facts().cx);
+            let (id, name) = (cx.call_id().clone(), cx.requested_name().clone());
+            let lost = ToolResult::lost(&inner.config, &inner.nonces, id, name);
+            Poll::Ready(BoxedResult::new(lost))
+        })
     }
 
     /// Polls what the call waits for.
@@ -197,31 +224,22 @@ impl RunningCall {
         self.poll_waiting(task)
     }
 
-    /// Advances the machine. Bodies, guards and hooks are supervised one by one; a panic here is a
-    /// mistake of ours, and the call still gets its result.
-    #[inline(always)]
-    fn advance(&mut self, input: Input) -> Step {
-        let (machine, turn) = (&mut self.machine, &self.turn);
-        catch_unwind(AssertUnwindSafe(|| machine.advance(turn, input)))
-            .unwrap_or_else(|_| machine.panicked(turn))
-    }
-
     /// Satisfies a need now, or starts to.
     #[inline(always)]
     fn satisfy(&mut self, need: Need, task: &mut task::Context<'_>) -> Poll<Input> {
-        let policy_timeout = self.turn.inner.config.policy_timeout;
+        let policy_timeout = self.turn.run.inner.config.policy_timeout;
         match need {
             Need::Execute => self.poll_execution(task),
             Need::WriteIntent => {
                 let (machine, turn) = (&self.machine, &self.turn);
                 let status = machine
                     .intent(turn)
-                    .map(|intent| journal_write::intend(turn.inner.journal.any(), &intent));
+                    .map(|intent| journal_write::intend(turn.run.inner.journal.any(), &intent));
                 let input = |result, took_time| Input::IntentWritten { result, took_time };
                 self.written(status, policy_timeout, input, task)
             }
             Need::WriteOutcome => {
-                let inner = &self.turn.inner;
+                let inner = &self.turn.run.inner;
                 let status = self
                     .machine
                     .outcome()
@@ -267,9 +285,9 @@ impl RunningCall {
                 })
             }
             Need::PreHook(call, at) => {
-                let limit = Limit::cancel_or_timeout(turn.inner.hooks[at].limit());
+                let limit = Limit::cancel_or_timeout(turn.run.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
-                    let answer = turn.inner.hooks[at].hook().before(&call).await;
+                    let answer = turn.run.inner.hooks[at].hook().before(&call).await;
                     Input::PreHook(call, Box::new(answer))
                 })
             }
@@ -285,14 +303,14 @@ impl RunningCall {
             }
             Need::ApprovalPermit => {
                 let wait =
-                    async move { Input::ApprovalPermit(turn.inner.approvals.permit().await) };
+                    async move { Input::ApprovalPermit(turn.run.inner.approvals.permit().await) };
                 Waiting::work(Limit::CANCEL.or_park(parks), wait)
             }
             Need::Approval(open) => {
                 let limit = Limit::cancel_or_timeout(approve::timeout(&turn, &open));
                 let limit = limit.or_park(parks);
                 let wait = async move {
-                    let answered = turn.inner.approvals.ask(&open.request()).await;
+                    let answered = turn.run.inner.approvals.ask(&open.request()).await;
                     drop(open);
                     Input::Answer(Box::new(answered))
                 };
@@ -317,9 +335,9 @@ impl RunningCall {
         let turn = Arc::clone(&self.turn);
         match need {
             Need::PostHook(completed, at, outcome) => {
-                let limit = Limit::timeout(turn.inner.hooks[at].limit());
+                let limit = Limit::timeout(turn.run.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
-                    let hook = turn.inner.hooks[at].hook();
+                    let hook = turn.run.inner.hooks[at].hook();
                     Input::PostHook(Box::new(hook.after(&completed, *outcome).await))
                 })
             }
@@ -335,7 +353,7 @@ impl RunningCall {
             }
             Need::Sanitize(outcome) => Waiting::work(Limit::NONE, async move {
                 let (outcome, altered) =
-                    sanitize::sanitized_off_executor(*outcome, &turn.inner).await;
+                    sanitize::sanitized_off_executor(*outcome, &turn.run.inner).await;
                 Input::Sanitized(Box::new(outcome), altered)
             }),
             Need::Truncate(output, label) => {
@@ -370,7 +388,11 @@ impl Future for RunningCall {
         let this = self.get_mut();
         this.has_started = true;
         let entered = (!this.span.is_none()).then(|| this.span.clone().entered());
-        let polled = this.poll_inside(task);
+        let polled = catch_unwind(AssertUnwindSafe(|| this.poll_inside(task)));
+        let polled = match polled {
+            Ok(polled) => polled,
+            Err(_) => this.after_panic(task),
+        };
         this.has_ended = polled.is_ready();
         drop(entered);
         polled
@@ -392,7 +414,7 @@ impl Drop for RunningCall {
             failed: Some(FailureCode::UnknownOutcome),
             cause: Some("the call was dropped before its end".to_owned()),
             execution: BodyExecution::Unknown,
-            elapsed: self.turn.inner.clock.now().saturating_duration_since(record.began),
+            elapsed: self.turn.run.inner.clock.now().saturating_duration_since(record.began),
         });
     }
 }
@@ -444,7 +466,7 @@ impl Watched {
 
 /// Waits until the work of a need must stop.
 async fn stopped(turn: Arc<TurnCore>, cx: ToolContext, limit: Limit) -> Stopped {
-    let clock = &*turn.inner.clock;
+    let clock = &*turn.run.inner.clock;
     let Limit { timeout, cancels, parks } = limit;
     let until = timeout.map(|time| after(clock.now(), time));
     tokio::select! {
@@ -471,6 +493,6 @@ pub(super) async fn ask_guard(
 ) -> Result<Option<haft_core::Verdict>, haft_core::Failure> {
     match guard {
         GuardId::Tool => call.tool().body().guard(call.args(), call.context()).await,
-        GuardId::Runtime(at) => turn.inner.guards[at].decide(call).await,
+        GuardId::Runtime(at) => turn.run.inner.guards[at].decide(call).await,
     }
 }

@@ -12,7 +12,10 @@ use haft_core::{
     Args, BoxFuture, Execution as BodyExecution, Failure, FailureCode, host::HostContext,
 };
 
-use super::{acquire::CallLocks, authorize::AuthorizedCall};
+use super::{
+    acquire::{CallLocks, LockedCall},
+    authorize::AuthorizedCall,
+};
 use crate::{
     call::TurnCore,
     call::background,
@@ -24,16 +27,14 @@ use crate::{
 
 /// An authorized call with its locks, before its intent is in the journal. It cannot run.
 pub(super) struct PreparedExecution {
-    call: AuthorizedCall,
-    locks: CallLocks,
+    call: LockedCall,
     deadline: Instant,
 }
 
 /// A call that executes. Only `PreparedExecution::start` makes one.
 pub(crate) struct Execution {
-    call: AuthorizedCall,
-    /// Held until the outcome is known.
-    locks: Option<CallLocks>,
+    /// The locks are held until the outcome is known.
+    call: LockedCall,
     deadline: Instant,
     state: State,
     outcome: Option<Outcome>,
@@ -48,11 +49,11 @@ enum State {
 
 impl PreparedExecution {
     pub(super) fn new(call: AuthorizedCall, locks: CallLocks, deadline: Instant) -> Self {
-        Self { call, locks, deadline }
+        Self { call: LockedCall::new(call, locks), deadline }
     }
 
     pub(super) fn call(&self) -> &AuthorizedCall {
-        &self.call
+        self.call.call()
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -67,27 +68,29 @@ impl PreparedExecution {
         turn: &TurnCore,
         _intent: Intent,
         stats: ExecutionStats,
-    ) -> Result<Execution, Failure> {
-        let Self { mut call, locks, deadline } = self;
-        let args = call.take_args();
-        let validated = call.validated();
+        execution: &mut Option<Execution>,
+    ) -> Result<(), Failure> {
+        let Self { mut call, deadline } = self;
+        let args = call.call_mut().take_args();
+        let validated = call.call().validated();
         let (tool, cx) = (validated.tool(), validated.context());
         let args = match secrets::resolve(
-            &turn.inner.redactor,
+            &turn.run.inner.redactor,
             tool.secret_user(),
             validated.arguments(),
         )? {
             Some(args) => args,
             None => args,
         };
-        cx.start(validated.profile().clone(), call.verdict().confined, Some(deadline));
-        let middleware = &turn.inner.middleware;
+        cx.start(validated.profile().clone(), call.call().verdict().confined, Some(deadline));
+        let middleware = &turn.run.inner.middleware;
         let state = if middleware.iter().any(|own| own.applies_to(tool)) {
             State::Around(Some(args), stats)
         } else {
             State::Machine(ExecuteMachine::new(args, stats), Pending::default())
         };
-        Ok(Execution { call, locks: Some(locks), deadline, state, outcome: None })
+        *execution = Some(Execution { call, deadline, state, outcome: None });
+        Ok(())
     }
 }
 
@@ -100,10 +103,10 @@ impl Execution {
         task: &mut task::Context<'_>,
     ) -> Option<Poll<()>> {
         let State::Machine(machine, pending) = &mut self.state else { return None };
-        let validated = self.call.validated();
+        let validated = self.call.call().validated();
         let work = Work {
             turn,
-            permitted: &self.call,
+            permitted: self.call.call(),
             entry: validated.tool(),
             cx: validated.context(),
             deadline: self.deadline,
@@ -121,10 +124,10 @@ impl Execution {
         Box::pin(async move {
             let outcome = {
                 let State::Around(args, stats) = &mut self.state else { return self };
-                let validated = self.call.validated();
+                let validated = self.call.call().validated();
                 let work = Work {
                     turn: &turn,
-                    permitted: &self.call,
+                    permitted: self.call.call(),
                     entry: validated.tool(),
                     cx: validated.context(),
                     deadline: self.deadline,
@@ -157,19 +160,18 @@ impl Execution {
             State::Machine(machine, _) => std::mem::take(&mut machine.stats),
             State::Around(_, stats) => std::mem::take(stats),
         };
-        let mut locks = self.locks.take();
-        let validated = self.call.validated();
-        let cx = validated.context();
+        let cx = self.call.call().validated().context();
         // The last progress note comes before the end.
         cx.flush_progress();
         if let Some(later) = cx.take_background_task()
             && outcome.is_ok()
         {
-            let kept = locks.as_mut().map(CallLocks::keep).unwrap_or_default();
-            background::begin(turn, &self.call, kept, later);
+            let kept = self.call.locks_mut().map(CallLocks::keep).unwrap_or_default();
+            background::begin(turn, self.call.call(), kept, later);
         }
-        let still_runs = cx.has_running_work();
-        drop(locks);
+        let still_runs = self.call.call().validated().context().has_running_work();
+        self.call.release();
+        let validated = self.call.call().validated();
         let outcome = outcome.map_err(|failure| match failure.execution() {
             _ if still_runs => Failure::new(
                 FailureCode::UnknownOutcome,
@@ -185,11 +187,11 @@ impl Execution {
                 failure
             }
         });
-        let completed = (!turn.inner.hooks.is_empty()).then(|| {
+        let completed = (!turn.run.inner.hooks.is_empty()).then(|| {
             Arc::new(CompletedCall {
                 tool: Arc::clone(validated.tool()),
                 arguments: Arc::clone(validated.arguments()),
-                cx: cx.clone(),
+                cx: validated.context().clone(),
             })
         });
         (outcome, stats, completed)

@@ -37,7 +37,7 @@ pub(crate) async fn explain(
         Some((tool, arguments)) => secret_arguments(tool.input(), &arguments),
         None => Vec::new(),
     };
-    turn.inner.redactor.explanation(&mut explanation, &secret);
+    turn.run.inner.redactor.explanation(&mut explanation, &secret);
     explanation
 }
 
@@ -89,7 +89,7 @@ async fn check_call(turn: &TurnCore, call: &ValidatedCall) -> Result<(), Failure
     if !call.tool().body().checks() {
         return Ok(());
     }
-    let (cx, limit) = (call.context(), turn.inner.config.policy_timeout);
+    let (cx, limit) = (call.context(), turn.run.inner.config.policy_timeout);
     let work = async { call.tool().body().check(call.args(), cx).await };
     check::passed(supervised(turn, call, limit, work).await)
 }
@@ -100,7 +100,7 @@ async fn assess(
     call: &ValidatedCall,
     rules: Verdict,
 ) -> Result<Assessment, Failure> {
-    let limit = turn.inner.config.policy_timeout;
+    let limit = turn.run.inner.config.policy_timeout;
     let mut guarding = Guarding::new(Guards::All, rules);
     while let Some(guard) = guarding.next(turn, call) {
         let work = async { ask_guard(turn, call, guard).await };
@@ -119,7 +119,7 @@ async fn supervised<T>(
     let cx = call.context();
     tokio::select! {
         biased;
-        done = within(&*turn.inner.clock, limit, work) => done,
+        done = within(&*turn.run.inner.clock, limit, work) => done,
         () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
         () = turn.interrupted(cx) => Err(Stopped::Cancelled(turn.why_stopped(cx))),
     }
@@ -149,7 +149,7 @@ pub(super) fn explained(
     assessment: &Assessment,
     hooks: &str,
 ) -> Explanation {
-    let explained = caught(|| turn.inner.policy.explain(&call.policy_request()));
+    let explained = caught(|| turn.run.inner.policy.explain(&call.policy_request()));
     // The verdict is valid without an explanation.
     let mut explanation = explained.unwrap_or_else(|_| Explanation::of(assessment.verdict.clone()));
     let mut checks = beforehand(turn, call, hooks);
@@ -176,7 +176,7 @@ fn beforehand(turn: &TurnCore, call: &ValidatedCall, hooks: &str) -> Vec<CheckSt
     if call.tool().body().checks() {
         checks.push(step("check", "passed", "the tool's own check".to_owned()));
     }
-    for name in turn.inner.hook_names(call.tool()) {
+    for name in turn.run.inner.hook_names(call.tool()) {
         let why = format!("`{name}` may rewrite, block or judge it");
         checks.push(step("hook", hooks, why));
     }

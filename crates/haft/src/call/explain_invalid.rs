@@ -19,7 +19,7 @@ pub(super) async fn explained(
     failure: Failure,
 ) -> Failure {
     let Some(unexplained) = Unexplained::of(&failure).cloned() else { return failure };
-    let (config, clock) = (&turn.inner.config, &turn.inner.clock);
+    let (config, clock) = (&turn.run.inner.config, &turn.run.inner.clock);
     let time = unexplained.timeout.unwrap_or(config.timeout);
     let mut until = after(began, time.min(unexplained.deadline.unwrap_or(config.deadline)));
     if let Some(outer) = outer_deadline {

@@ -3,8 +3,6 @@
 //! In: a sanitized outcome within the tool's limit, and the facts about the call. Out: the
 //! `ToolResult`.
 
-use std::sync::Arc;
-
 use haft_core::{BoxError, Failure, FailureCode, Label, ResultLimit, host::HostContext};
 
 use super::{
@@ -43,7 +41,7 @@ pub(super) fn result(
     truncation: Option<Box<Truncation>>,
     altered: usize,
 ) -> BoxedResult {
-    let inner = &turn.inner;
+    let inner = &turn.run.inner;
     let (limit, label) = (result_limit(record), label(record));
     let reservation = record.reservation.as_deref_mut();
     let (outcome, cut) =
@@ -55,12 +53,12 @@ pub(super) fn result(
     let is_failure = matches!(outcome, Answer::Failure { .. });
     record.frame.settle(label, is_failure, altered);
     let cx = &record.cx;
-    let origin = record.tool.as_ref().zip(cx.profile()).map(|(tool, profile)| Origin {
-        tool: cx.tool_name().clone(),
-        source: Arc::clone(tool.shared_source()),
-        effects: inner.redactor.effects(&profile.effects),
-    });
-    let mut result = BoxedResult::new(ToolResult {
+    let origin = record
+        .tool
+        .take()
+        .zip(cx.profile())
+        .map(|(tool, profile)| Origin { tool, effects: inner.redactor.effects(&profile.effects) });
+    let mut result = BoxedResult::make(|| ToolResult {
         id: cx.call_id().clone(),
         requested_name: cx.requested_name().clone(),
         tool_name: cx.tool_name().clone(),
@@ -88,7 +86,7 @@ pub(super) fn withhold(turn: &TurnCore, result: &mut ToolResult, error: BoxError
     )
     .with_execution(result.execution())
     .with_source(error);
-    let failure = turn.inner.redactor.failure(failure);
+    let failure = turn.run.inner.redactor.failure(failure);
     result.outcome = Answer::Failure { failure, interrupted_output: String::new() };
     result.truncation = None;
     result.seal.settle(result.label, true, 0);

@@ -55,17 +55,11 @@ impl LoneCall {
 }
 
 impl Future for LoneCall {
-    /// `None` if our own code panicked.
-    type Output = Option<BoxedResult>;
+    type Output = BoxedResult;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &mut self.call else { return Poll::Ready(None) };
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(call).poll(task)));
-        let result = match polled {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(result)) => Some(result),
-            Err(_) => None,
-        };
+        let Some(call) = &mut self.call else { return Poll::Pending };
+        let Poll::Ready(result) = Pin::new(call).poll(task) else { return Poll::Pending };
         self.call = None;
         Poll::Ready(result)
     }

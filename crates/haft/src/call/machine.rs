@@ -126,7 +126,7 @@ impl CallMachine {
         let mut record = CallRecord::new(turn, cx, CallOrigin::Background, tool, None);
         record.began = began;
         let mut machine = Self::at(Phase::Taken, record);
-        let completed = (!turn.inner.hooks.is_empty()).then_some(completed);
+        let completed = (!turn.run.inner.hooks.is_empty()).then_some(completed);
         let step = machine.post_hooks(turn, completed, 0, outcome);
         (machine, step)
     }
@@ -226,7 +226,7 @@ impl CallMachine {
     /// Returns the intent that is to be written.
     pub(crate) fn intent<'a>(&'a self, turn: &'a TurnCore) -> Option<CallIntent<'a>> {
         let prepared = self.prepared.as_ref()?;
-        Some(CallIntent::of(&turn.inner.redactor, prepared.call(), self.record.began))
+        Some(CallIntent::of(&turn.run.inner.redactor, prepared.call(), self.record.began))
     }
 
     /// Returns the execution that is to be driven to its outcome.
@@ -274,12 +274,12 @@ impl CallMachine {
         };
         self.record.repairs = call.shared_repairs().map(Arc::clone);
         if let Some(repairs) = &self.record.repairs {
-            let shown = turn.inner.redactor.repairs(repairs);
+            let shown = turn.run.inner.redactor.repairs(repairs);
             let repairs = shown.map_or_else(|| Arc::clone(repairs), Into::into);
             self.record.repairs = Some(Arc::clone(&repairs));
             turn.emit(|| Event::Repaired { call: self.record.cx.call_id().clone(), repairs });
         }
-        if !turn.inner.hooks.is_empty() {
+        if !turn.run.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.arguments());
         }
         if let Some(answer) = call.take_answer() {
@@ -343,7 +343,7 @@ impl CallMachine {
                 if call.tool().body().checks() {
                     turn.passed(&self.record.cx, EventPhase::Check);
                 }
-                if turn.inner.hooks.is_empty() {
+                if turn.run.inner.hooks.is_empty() {
                     return self.authorize(turn, call, None);
                 }
                 // In another round the hooks run again, so their answers of the last one are void.
@@ -363,7 +363,7 @@ impl CallMachine {
     }
 
     fn pre_hooks(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall, from: usize) -> Step {
-        match pre_hooks::next(&turn.inner.hooks, from, &call) {
+        match pre_hooks::next(&turn.run.inner.hooks, from, &call) {
             Ok(Some(at)) => self.wait(Phase::PreHook(at), Need::PreHook(call, at)),
             Ok(None) => {
                 self.pre_hooks_done(turn);
@@ -377,7 +377,7 @@ impl CallMachine {
     }
 
     fn pre_hook(&mut self, turn: &Arc<TurnCore>, at: usize, answer: pre_hooks::Answer) -> Step {
-        match pre_hooks::apply(&turn.inner.hooks[at], answer, &mut self.record.notes) {
+        match pre_hooks::apply(&turn.run.inner.hooks[at], answer, &mut self.record.notes) {
             Ok((call, true)) => self.check_later(turn, call, AfterCheck::NextPreHook(at + 1)),
             Ok((call, false)) => self.pre_hooks(turn, call, at + 1),
             Err(failure) => {

@@ -43,7 +43,7 @@ impl CallMachine {
             (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
                 None => {
                     turn.passed(&self.record.cx, EventPhase::WaitForMessageEnd);
-                    self.acquire_later(turn, call, turn.inner.clock.now())
+                    self.acquire_later(turn, call, turn.run.inner.clock.now())
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
             },
@@ -132,7 +132,7 @@ impl CallMachine {
 
     #[inline(always)]
     pub(super) fn allowed(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
-        if !turn.inner.hooks.is_empty() {
+        if !turn.run.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.validated().arguments());
         }
         turn.emit(|| Event::Authorized {
@@ -145,8 +145,11 @@ impl CallMachine {
         {
             return self.wait(Phase::Message(call), Need::MessageEnd);
         }
-        let from =
-            if self.has_waited(turn, &call) { turn.inner.clock.now() } else { self.record.began };
+        let from = if self.has_waited(turn, &call) {
+            turn.run.inner.clock.now()
+        } else {
+            self.record.began
+        };
         self.acquire(turn, call, from)
     }
 
@@ -159,15 +162,16 @@ impl CallMachine {
             || self.round > 0
             || body.checks()
             || body.guards()
-            || !turn.inner.hooks.is_empty()
-            || !turn.inner.guards.is_empty()
+            || !turn.run.inner.hooks.is_empty()
+            || !turn.run.inner.guards.is_empty()
     }
 
     #[inline(always)]
     fn acquire(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
         let validated = call.validated();
         let own = validated.limits().and_then(|limits| limits.deadline);
-        let time = own.or(validated.tool().spec().deadline).unwrap_or(turn.inner.config.deadline);
+        let time =
+            own.or(validated.tool().spec().deadline).unwrap_or(turn.run.inner.config.deadline);
         let mut deadline = host_code::after(from, time);
         if let Some(outer) = self.record.parent().and_then(|parent| parent.deadline) {
             deadline = deadline.min(outer);
@@ -181,7 +185,7 @@ impl CallMachine {
         match acquire::try_acquire(turn, validated, self.record.parent()) {
             Some(locks) => self.intend(turn, call, locks, deadline),
             None => {
-                let since = turn.inner.clock.now();
+                let since = turn.run.inner.clock.now();
                 let call = Arc::new(call);
                 let phase = Phase::Acquire(Box::new((Arc::clone(&call), deadline, since)));
                 self.wait(phase, Need::Acquire(call, deadline))
@@ -196,7 +200,7 @@ impl CallMachine {
         locks: Result<CallLocks, Failure>,
         (deadline, since): (Instant, Instant),
     ) -> Step {
-        let time = turn.inner.clock.now().saturating_duration_since(since);
+        let time = turn.run.inner.clock.now().saturating_duration_since(since);
         self.record.stats.waited = time;
         let cx = &self.record.cx;
         if !time.is_zero() {
@@ -225,9 +229,9 @@ impl CallMachine {
             return self.outcome_of(turn, Err(not_run(why)));
         }
         let prepared = PreparedExecution::new(call, locks, deadline);
-        if let Some(journal) = turn.inner.journal.memory() {
+        if let Some(journal) = turn.run.inner.journal.memory() {
             journal.write_intent(&CallIntent::of(
-                &turn.inner.redactor,
+                &turn.run.inner.redactor,
                 prepared.call(),
                 self.record.began,
             ));
@@ -253,11 +257,8 @@ impl CallMachine {
             return self.outcome_of(turn, Err(failure));
         }
         let stats = std::mem::take(&mut self.record.stats);
-        match prepared.start(turn, intent, stats) {
-            Ok(execution) => {
-                self.execution = Some(execution);
-                self.wait(Phase::Execute, Need::Execute)
-            }
+        match prepared.start(turn, intent, stats, &mut self.execution) {
+            Ok(()) => self.wait(Phase::Execute, Need::Execute),
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
@@ -270,7 +271,7 @@ impl CallMachine {
         if let Some(why) = turn.end.get().and_then(StopReason::why_not) {
             return Err(not_run(why));
         }
-        if turn.inner.clock.now() >= deadline {
+        if turn.run.inner.clock.now() >= deadline {
             return Err(Failure::new(
                 FailureCode::DeadlinePassed,
                 "the deadline of the call passed while it was journaled; the tool was not run",
@@ -302,7 +303,7 @@ impl CallMachine {
         mut outcome: Outcome,
     ) -> Step {
         let Some(completed) = completed else { return self.outcome_of(turn, outcome) };
-        for (at, hook) in turn.inner.hooks.iter().enumerate().skip(from) {
+        for (at, hook) in turn.run.inner.hooks.iter().enumerate().skip(from) {
             let ran = post_hooks::execution(&outcome);
             match hook.applies_to(&completed.tool) {
                 Ok(true) => {
@@ -322,7 +323,7 @@ impl CallMachine {
         (at, ran, completed): (usize, BodyExecution, Arc<CompletedCall>),
         answer: Result<PostCallResult, Stopped>,
     ) -> Step {
-        let hook = &turn.inner.hooks[at];
+        let hook = &turn.run.inner.hooks[at];
         let outcome = post_hooks::apply(hook, ran, answer, &mut self.record.notes);
         if ran == BodyExecution::NotStarted && outcome.is_ok() {
             self.record.replaced_by_hook = Some(format!("hook `{}`", hook.name()).into());
@@ -409,14 +410,14 @@ impl CallMachine {
         if sanitize::is_large(&outcome) {
             return self.wait(Phase::Sanitize, Need::Sanitize(Box::new(outcome)));
         }
-        let altered = sanitize::sanitize(&mut outcome, &turn.inner);
+        let altered = sanitize::sanitize(&mut outcome, &turn.run.inner);
         self.sanitized(turn, outcome, altered)
     }
 
     #[inline(always)]
     fn sanitized(&mut self, turn: &TurnCore, outcome: Outcome, altered: usize) -> Step {
         let limit = finish::result_limit(&self.record);
-        if truncate::is_over(&outcome, limit, &turn.inner.config) {
+        if truncate::is_over(&outcome, limit, &turn.run.inner.config) {
             return self.too_long(turn, outcome, altered);
         }
         self.result(turn, outcome, None, altered)
@@ -444,7 +445,7 @@ impl CallMachine {
         altered: usize,
     ) -> Step {
         let result = finish::result(turn, &mut self.record, outcome, truncation, altered);
-        if let Some(journal) = turn.inner.journal.memory() {
+        if let Some(journal) = turn.run.inner.journal.memory() {
             journal.write_outcome(&CallOutcome::of(&self.record, &result));
             return self.done(turn, result, Ok(()));
         }
@@ -468,7 +469,7 @@ impl CallMachine {
                 // The breaker and a middleware may refuse a call after its profile is set.
                 let ran = self.record.cx.profile().is_some()
                     && result.execution() != BodyExecution::NotStarted;
-                reservation.settle(ran, shown, &turn.inner.events);
+                reservation.settle(ran, shown, &turn.run.inner.events);
             }
             finish::emit_finished(turn, &self.record, &result);
         }

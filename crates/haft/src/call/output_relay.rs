@@ -49,7 +49,7 @@ impl TurnCore {
             Some(at) => at,
             None => {
                 let (key, call) = (key.map(str::to_owned), call.clone());
-                let sanitizer = self.inner.redactor.sanitizing_stream();
+                let sanitizer = self.run.inner.redactor.sanitizing_stream();
                 streams.push(OutputStream { call, key, sanitizer });
                 streams.len() - 1
             }
@@ -83,7 +83,7 @@ impl TurnCore {
             return;
         }
         let note = match key {
-            Some(key) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
+            Some(key) => Progress::Keyed(self.run.inner.redactor.text(&key).into_owned(), rest),
             None => Progress::Partial(rest),
         };
         self.emit_progress(call, note);

@@ -31,6 +31,9 @@ pub(crate) struct CallRecord {
     pub(crate) policy: Option<Box<PolicyRecord>>,
     /// Whether an approver's answer replaces the result of the tool.
     pub(crate) is_replaced: bool,
+    /// Whether the open approval request is counted against `max_prompts`. A call keeps it when it
+    /// is parked, so that its request counts once.
+    pub(crate) is_counted: bool,
     /// The hook that replaced the failure of a call whose body did not run.
     pub(crate) replaced_by_hook: Option<Arc<str>>,
     pub(crate) notes: HostNotes,
@@ -69,16 +72,17 @@ impl CallRecord {
         Self {
             cx,
             origin,
-            began: turn.inner.clock.now(),
+            began: turn.run.inner.clock.now(),
             tool,
             repairs: None,
             policy: None,
             is_replaced: false,
+            is_counted: false,
             replaced_by_hook: None,
             notes: HostNotes::default(),
             stats: ExecutionStats::default(),
             reservation,
-            frame: Seal::draw(turn.inner.config.frame, &turn.inner.nonces),
+            frame: Seal::draw(turn.run.inner.config.frame, &turn.run.inner.nonces),
         }
     }
 

@@ -32,8 +32,10 @@ use crate::{
 /// State that all turns of a run share.
 pub(crate) struct RunCore {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) locks: Arc<LockTable>,
+    pub(crate) locks: LockTable,
     pub(crate) cancelled: AtomicBool,
+    /// Whether a turn has begun inside a tokio runtime.
+    pub(crate) has_executor: AtomicBool,
     /// Why no more calls of this run may start.
     pub(crate) halted: OnceLock<String>,
     /// The turns with calls that wait. Other calls look at `cancelled` and `halted` themselves.
@@ -75,7 +77,7 @@ const MAX_LOADED_TOOLS: usize = 1_000;
 
 /// A turn whose tools are frozen, before it begins.
 pub(crate) struct TurnOpening {
-    scope: Arc<Scope>,
+    scope: Scope,
     pub(crate) snapshot: ToolSnapshot,
     /// The failure of every call, if the run has no turns left.
     spent: Option<Failure>,
@@ -94,8 +96,12 @@ impl Drop for RunCore {
 impl RunCore {
     /// Returns the tools of the next turn, and the problems of their sources.
     pub(crate) async fn tools(&self) -> Result<(Arc<ToolSet>, Vec<String>), Error> {
-        if !in_tokio_runtime() {
-            return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
+        // Looked up until it was found once, because looking it up counts a reference.
+        if !self.has_executor.load(Ordering::Relaxed) {
+            if !in_tokio_runtime() {
+                return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
+            }
+            self.has_executor.store(true, Ordering::Relaxed);
         }
         let (registry, config) = (&self.inner.registry, &self.inner.config);
         match registry.without_sources() {
@@ -115,13 +121,12 @@ impl RunCore {
         self.record_definitions(&tool_set);
         let events = &self.inner.events;
         let spent = self.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
-        let scope = Arc::new(Scope {
+        let scope = Scope {
             run_scope: Arc::clone(&self.base.run_scope),
             depth: self.base.depth,
             cycle: self.cycle.fetch_add(1, Ordering::Relaxed) + 1,
             label: self.seen.label(),
-            remaining_budget: self.remaining(self.base.depth, None),
-        });
+        };
         let interactive = self.inner.approvals.has_approver();
         let policy = &*self.inner.policy;
         let snapshot = ToolSnapshot::take(tool_set, &scope, policy, interactive, problems)

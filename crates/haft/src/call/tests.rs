@@ -443,7 +443,7 @@ impl Driven {
             Need::MessageEnd => Input::MessageEnd(StopReason::Done),
             Need::ApprovalPermit => {
                 // If an approver is busy with another call, this one waits for its turn.
-                let Some(permit) = world.turn.inner.approvals.permit().now_or_never() else {
+                let Some(permit) = world.turn.run.inner.approvals.permit().now_or_never() else {
                     self.at = At::Need(Need::ApprovalPermit);
                     return None;
                 };

@@ -71,7 +71,7 @@ pub(super) async fn truncate(
     output: Output,
     bound: ResultLimit,
 ) -> TruncatedOutput {
-    let hard = turn.inner.config.max_result;
+    let hard = turn.run.inner.config.max_result;
     let bytes = output.blocks.iter().map(weight).sum::<usize>() + output.blocks.len();
     let limit = limit_of(bound, hard);
     // If the limit is in bytes, a character can be four of them.
@@ -131,7 +131,7 @@ pub(super) async fn truncate(
         out.output.blocks = words;
     } else {
         out.output.structured.take_if(|data| json_size(data) > limit / BESIDE);
-        let whole = Whole::of(words, hard, &turn.inner);
+        let whole = Whole::of(words, hard, &turn.run.inner);
         let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
         let (shown, blocks) = whole.shown(room, &kept, keeper.reader());
         out.truncation.total_chars += whole.chars;
@@ -162,7 +162,7 @@ impl Keeper<'_> {
         items: Option<u64>,
     ) -> Result<ArtifactMeta, NotKept> {
         let is_text = media == artifact::TEXT || media == artifact::JSON;
-        let inner = &self.turn.inner;
+        let inner = &self.turn.run.inner;
         let draft = Draft {
             tool: self.cx.tool_name().clone(),
             run: self.cx.run_id().clone(),

@@ -17,12 +17,10 @@ use haft_core::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{
-    cancellation::Cancellation, output_relay::OutputRelay, run_core::RunCore, services::Inner,
-};
+use super::{cancellation::Cancellation, output_relay::OutputRelay, run_core::RunCore};
 use crate::{
     budget::{BudgetReservation, too_deep},
-    concurrency::Slots,
+    concurrency::{LockTable, Slots},
     event::{Event, EventSource, Phase},
     parked::ParkedPhase,
     registry::ToolSnapshot,
@@ -34,10 +32,9 @@ use crate::{
 pub(crate) struct TurnCore {
     /// Its key among the open turns of the run, once a call waits.
     pub(crate) key: OnceLock<usize>,
-    pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: ToolSnapshot,
-    pub(crate) scope: Arc<Scope>,
+    pub(crate) scope: Scope,
     /// The source of its events; made when there is an observer.
     pub(crate) event_source: OnceLock<Arc<EventSource>>,
     pub(crate) slots: Slots,
@@ -51,11 +48,36 @@ pub(crate) struct TurnCore {
 }
 
 /// One of the calls that may run at the same time. Dropping it frees the slot.
-pub(crate) struct ConcurrencySlot(Arc<TurnCore>);
+pub(crate) struct ConcurrencySlot {
+    turn: Arc<TurnCore>,
+    is_free: AtomicBool,
+}
+
+impl ConcurrencySlot {
+    fn new(turn: &Arc<TurnCore>) -> Self {
+        Self { turn: Arc::clone(turn), is_free: AtomicBool::new(false) }
+    }
+
+    /// Frees the slot before the end, once.
+    pub(crate) fn release(&self) {
+        if !self.is_free.swap(true, Ordering::SeqCst) {
+            self.turn.slots.put_back();
+        }
+    }
+}
 
 impl Drop for ConcurrencySlot {
     fn drop(&mut self) {
-        self.0.slots.put_back();
+        if !*self.is_free.get_mut() {
+            self.turn.slots.put_back();
+        }
+    }
+}
+
+impl AsRef<LockTable> for ConcurrencySlot {
+    /// The table that separates the concurrency classes of the run.
+    fn as_ref(&self) -> &LockTable {
+        &self.turn.run.locks
     }
 }
 
@@ -75,14 +97,13 @@ impl TurnCore {
     pub(crate) fn new(
         run: &Arc<RunCore>,
         snapshot: ToolSnapshot,
-        scope: Arc<Scope>,
+        scope: Scope,
         event_source: Option<Arc<EventSource>>,
         exhausted: Option<Failure>,
     ) -> Arc<Self> {
         Arc::new(Self {
             key: OnceLock::new(),
             exhausted,
-            inner: Arc::clone(&run.inner),
             snapshot,
             scope,
             event_source: event_source.map(OnceLock::from).unwrap_or_default(),
@@ -103,30 +124,30 @@ impl TurnCore {
         requested_name: ToolName,
         tool_name: ToolName,
     ) -> ToolContext {
-        let scope = Arc::clone(&self.scope);
+        let scope = self.scope.clone();
         ToolContext::new(scope, id, requested_name, tool_name, Arc::clone(self) as _)
     }
 
     /// Returns the arguments of a call, redacted.
     pub(crate) fn shown(&self, call: &ValidatedCall) -> Arc<Value> {
-        self.inner.redactor.arguments(call.tool().input(), call.arguments())
+        self.run.inner.redactor.arguments(call.tool().input(), call.arguments())
     }
 
     /// Takes a concurrency slot of the turn, if one is free.
     pub(crate) fn try_slot(self: &Arc<Self>) -> Option<ConcurrencySlot> {
-        self.slots.try_take().then(|| ConcurrencySlot(Arc::clone(self)))
+        self.slots.try_take().then(|| ConcurrencySlot::new(self))
     }
 
     /// Waits for a concurrency slot of the turn.
     pub(crate) async fn slot(self: &Arc<Self>) -> ConcurrencySlot {
         self.slots.take().await;
-        ConcurrencySlot(Arc::clone(self))
+        ConcurrencySlot::new(self)
     }
 
     /// Emits an event of this run. It is not even built without an observer.
     #[inline]
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
+        self.run.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
     }
 
     /// Emits progress of a call.
@@ -153,16 +174,15 @@ impl TurnCore {
     /// never repaired: the missing part could change the meaning.
     #[inline(always)]
     pub(crate) fn terms(&self) -> Terms<'_> {
-        let config = &self.inner.config;
+        let config = &self.run.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
         let repair = if ended_badly { RepairPolicy::Off } else { config.repair };
         Terms {
             limit: config.max_arguments,
             repair,
-            seen: &self.run.seen,
             timeout: config.timeout,
             deadline: config.deadline,
-            clock: &*self.inner.clock,
+            clock: &*self.run.inner.clock,
         }
     }
 
@@ -230,11 +250,11 @@ impl TurnCore {
             (None, None) => return None,
             (None, Some(ledger)) => {
                 let bound = call.tool().spec().max_result;
-                let most = || super::most_bytes(bound, self.inner.config.max_result);
+                let most = || super::most_bytes(bound, self.run.inner.config.max_result);
                 let bytes = among.map(|_| most());
                 // The limit counts by the registered name too, so that no alias avoids it.
                 let names = (call.tool().registered(), call.tool().name());
-                ledger.reserve(names, bytes, among.unwrap_or(1), &self.inner.events)
+                ledger.reserve(names, bytes, among.unwrap_or(1), &self.run.inner.events)
             }
         };
         match reserved {
@@ -258,7 +278,7 @@ impl TurnCore {
 
     /// Emits the progress that a body's interval holds back, as soon as it is due. Never ends.
     pub(crate) async fn forward_progress(&self, cx: &ToolContext) -> Infallible {
-        let clock = &*self.inner.clock;
+        let clock = &*self.run.inner.clock;
         loop {
             match cx.progress_due().await.filter(|due| *due > clock.now()) {
                 // Asked again afterwards: the body may have reported progress meanwhile.
@@ -282,7 +302,7 @@ impl TurnCore {
                 got = what => Ok(got),
                 () = cx.cancelled() => Err(self.why_stopped(cx)),
                 () = self.interrupted(cx) => Err(self.why_stopped(cx)),
-                () = self.inner.clock.sleep_until(deadline) => Err(Failure::new(
+                () = self.run.inner.clock.sleep_until(deadline) => Err(Failure::new(
                     FailureCode::DeadlinePassed,
                     "the deadline of the call passed while it waited; the tool was not run",
                 )),

@@ -15,7 +15,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -60,29 +60,34 @@ struct Holder {
 }
 
 /// A lock, or a place in the queue for it. Dropping it releases it.
-pub(crate) struct LockGuard {
-    table: Arc<LockTable>,
+pub(crate) struct LockGuard<O: AsRef<LockTable>> {
+    /// What contains the table; `None` once it was taken out.
+    owner: Option<O>,
     /// The place in the list, or `COUNTED`. A counted reader that is abandoned moves to the list.
     ticket: AtomicU64,
 }
 
 /// The answer to a request for a lock.
-pub(crate) enum LockRequest {
+pub(crate) enum LockRequest<O: AsRef<LockTable>> {
     /// The call has the lock.
-    Acquired(LockGuard),
+    Acquired(LockGuard<O>),
     /// It waits for the signal; dropping the guard leaves the queue.
-    Wait(LockGuard, oneshot::Receiver<()>),
+    Wait(LockGuard<O>, oneshot::Receiver<()>),
     /// An abandoned body of this tool still runs, and may never end.
-    Abandoned(ToolName),
+    Abandoned(O, ToolName),
 }
 
 impl LockTable {
-    /// Requests the lock of a call.
-    pub(crate) fn request(self: &Arc<Self>, profile: &CallProfile, tool: &ToolName) -> LockRequest {
-        if is_plain_reader(profile) && self.count_reader() {
-            return LockRequest::Acquired(self.guard(COUNTED));
+    /// Requests the lock of a call from the table of an owner, which is kept with the lock.
+    pub(crate) fn request<O: AsRef<LockTable>>(
+        owner: O,
+        profile: &CallProfile,
+        tool: &ToolName,
+    ) -> LockRequest<O> {
+        if is_plain_reader(profile) && owner.as_ref().count_reader() {
+            return LockRequest::Acquired(LockGuard::new(owner, COUNTED));
         }
-        self.request_in_list(profile, tool)
+        Self::request_in_list(owner, profile, tool)
     }
 
     /// Counts a reader, unless another call is in the list.
@@ -91,28 +96,32 @@ impl LockTable {
         self.readers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok()
     }
 
-    fn request_in_list(self: &Arc<Self>, profile: &CallProfile, tool: &ToolName) -> LockRequest {
-        let mut state = self.lock();
-        let readers = self.readers.fetch_or(SLOW, Ordering::SeqCst) / READER;
+    #[inline(never)]
+    fn request_in_list<O: AsRef<LockTable>>(
+        owner: O,
+        profile: &CallProfile,
+        tool: &ToolName,
+    ) -> LockRequest<O> {
+        let table = owner.as_ref();
+        let mut state = table.lock();
+        let readers = table.readers.fetch_or(SLOW, Ordering::SeqCst) / READER;
         if let Some(left) = state.abandoned_by(profile) {
-            return LockRequest::Abandoned(left);
+            drop(state);
+            return LockRequest::Abandoned(owner, left);
         }
         let ticket = state.next;
         state.next += 1;
         let holder = Holder { profile: profile.clone(), tool: tool.clone(), abandoned: false };
-        let guard = self.guard(ticket);
         if !state.waiting.conflicts(profile) && state.is_free_for(profile, readers) {
             state.start(ticket, holder);
-            return LockRequest::Acquired(guard);
+            drop(state);
+            return LockRequest::Acquired(LockGuard::new(owner, ticket));
         }
         let (send, receive) = oneshot::channel();
         state.waiting.add(profile);
         state.queue.insert(ticket, (holder, send));
-        LockRequest::Wait(guard, receive)
-    }
-
-    fn guard(self: &Arc<Self>, ticket: u64) -> LockGuard {
-        LockGuard { table: Arc::clone(self), ticket: AtomicU64::new(ticket) }
+        drop(state);
+        LockRequest::Wait(LockGuard::new(owner, ticket), receive)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -212,20 +221,36 @@ impl State {
     }
 }
 
-impl LockGuard {
+impl<O: AsRef<LockTable>> LockGuard<O> {
+    fn new(owner: O, ticket: u64) -> Self {
+        Self { owner: Some(owner), ticket: AtomicU64::new(ticket) }
+    }
+
+    /// Returns what contains the table.
+    pub(crate) fn owner(&self) -> Option<&O> {
+        self.owner.as_ref()
+    }
+
+    /// Releases the lock, and returns what contains the table.
+    pub(crate) fn into_owner(mut self) -> Option<O> {
+        self.release();
+        self.owner.take()
+    }
+
     /// Marks the lock as held by a body that no call waits for any more.
     pub(crate) fn abandon(&self, tool: &ToolName) {
-        let mut state = self.table.lock();
+        let Some(table) = self.owner.as_ref().map(AsRef::as_ref) else { return };
+        let mut state = table.lock();
         let ticket = self.ticket.load(Ordering::SeqCst);
         if ticket == COUNTED {
-            self.table.readers.fetch_or(SLOW, Ordering::SeqCst);
+            table.readers.fetch_or(SLOW, Ordering::SeqCst);
             let (ticket, tool) = (state.next, tool.clone());
             state.next += 1;
             let holder = Holder { profile: plain_reader(), tool, abandoned: true };
             state.abandoned.add(&holder.profile);
             state.here.insert(ticket, holder);
             self.ticket.store(ticket, Ordering::SeqCst);
-            self.table.readers.fetch_sub(READER, Ordering::SeqCst);
+            table.readers.fetch_sub(READER, Ordering::SeqCst);
         } else if let Some(mut holder) = state.here.remove(&ticket) {
             if !holder.abandoned {
                 state.running.remove(&holder.profile);
@@ -242,37 +267,52 @@ impl LockGuard {
             .map(|(ticket, _)| *ticket)
             .collect();
         stuck.into_iter().for_each(|ticket| state.remove(ticket));
-        self.table.released(&mut state);
+        table.released(&mut state);
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        let Some(table) = self.owner.as_ref().map(AsRef::as_ref) else { return };
+        let ticket = *self.ticket.get_mut();
+        if ticket == COUNTED {
+            let before = table.readers.fetch_sub(READER, Ordering::SeqCst);
+            if before & SLOW != 0 {
+                table.release(None);
+            }
+        } else {
+            table.release(Some(ticket));
+        }
     }
 }
 
-impl Drop for LockGuard {
+impl LockTable {
+    /// Removes a call from the list, and admits the calls that may run now.
+    #[inline(never)]
+    fn release(&self, ticket: Option<u64>) {
+        let mut state = self.lock();
+        ticket.into_iter().for_each(|ticket| state.remove(ticket));
+        self.released(&mut state);
+    }
+}
+
+impl<O: AsRef<LockTable>> Drop for LockGuard<O> {
     fn drop(&mut self) {
-        let ticket = *self.ticket.get_mut();
-        if ticket == COUNTED {
-            let before = self.table.readers.fetch_sub(READER, Ordering::SeqCst);
-            if before & SLOW != 0 {
-                let mut state = self.table.lock();
-                self.table.released(&mut state);
-            }
-            return;
-        }
-        let mut state = self.table.lock();
-        state.remove(ticket);
-        self.table.released(&mut state);
+        self.release();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn profile(class: ConcurrencyClass) -> CallProfile {
         CallProfile { class, ..CallProfile::strictest() }
     }
 
-    fn request(table: &Arc<LockTable>, class: ConcurrencyClass) -> LockRequest {
-        table.request(&profile(class), &"t".into())
+    fn request(table: &Arc<LockTable>, class: ConcurrencyClass) -> LockRequest<Arc<LockTable>> {
+        LockTable::request(Arc::clone(table), &profile(class), &"t".into())
     }
 
     #[test]
@@ -334,7 +374,7 @@ mod tests {
         };
         stuck.abandon(&"t".into());
         assert!(matches!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Abandoned(_)));
+        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Abandoned(..)));
         assert!(matches!(request(&table, ConcurrencyClass::ReadOnly), LockRequest::Acquired(_)));
         drop(stuck);
         assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Acquired(_)));
@@ -368,7 +408,8 @@ mod tests {
             panic!()
         };
         reader.abandon(&"slow".into());
-        let LockRequest::Abandoned(tool) = request(&table, ConcurrencyClass::WriteExclusive) else {
+        let LockRequest::Abandoned(_, tool) = request(&table, ConcurrencyClass::WriteExclusive)
+        else {
             panic!()
         };
         assert_eq!(tool, "slow");
@@ -391,14 +432,14 @@ mod tests {
             let writer = |n| keyed(n, ConcurrencyClass::WriteExclusive);
             let held: Vec<_> = (0..waiting)
                 .flat_map(|n| {
-                    [table.request(&writer(n), &"t".into()), table.request(&writer(n), &"t".into())]
+                    [0; 2].map(|_| LockTable::request(Arc::clone(&table), &writer(n), &"t".into()))
                 })
                 .collect();
             assert_eq!(table.lock().queue.len(), waiting);
             let free = keyed(waiting, ConcurrencyClass::WriteExclusive);
             let took = (0..50).map(|_| {
                 let began = std::time::Instant::now();
-                let request = table.request(&free, &"t".into());
+                let request = LockTable::request(Arc::clone(&table), &free, &"t".into());
                 let took = began.elapsed();
                 assert!(matches!(request, LockRequest::Acquired(_)));
                 took
@@ -434,7 +475,7 @@ mod tests {
                         assert!(signal.blocking_recv().is_ok());
                         guard
                     }
-                    LockRequest::Abandoned(_) => panic!("nothing is abandoned"),
+                    LockRequest::Abandoned(..) => panic!("nothing is abandoned"),
                 };
                 let weight = if class == ConcurrencyClass::ReadOnly { 1 } else { 1_000 };
                 let before = inside.fetch_add(weight, Ordering::SeqCst);

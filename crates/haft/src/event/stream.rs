@@ -106,7 +106,7 @@ impl Mark {
 
 /// Eviction order of a full queue, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rank {
+pub(super) enum Rank {
     Note,
     Plain,
     End,
@@ -115,7 +115,7 @@ enum Rank {
 impl Rank {
     const ALL: [Self; 3] = [Self::Note, Self::Plain, Self::End];
 
-    fn of(event: &Event) -> Self {
+    pub(super) fn of(event: &Event) -> Self {
         match event {
             _ if event.is_terminal() => Self::End,
             _ if event.is_progress() => Self::Note,
@@ -124,13 +124,12 @@ impl Rank {
     }
 }
 
-/// An event with its sequence number.
-#[expect(clippy::large_enum_variant, reason = "it is passed by value once; ids are in place")]
+/// The sequence number of an event.
 pub(super) enum Numbered {
-    /// Buffered for at least one reader.
+    /// The event is buffered for at least one reader.
     Kept(Arc<EventRecord>),
-    /// There is no reader, so it was not shared.
-    Alone(EventMeta, Event),
+    /// There is no reader, so the event was not taken.
+    Alone(EventMeta),
 }
 
 /// Numbers the events and appends them to the queues of the readers.
@@ -153,9 +152,15 @@ impl Hub {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Assigns the sequence number and time, and appends the event to every queue.
-    pub(super) fn emit(&self, clock: &dyn Clock, who: Arc<EventSource>, event: Event) -> Numbered {
-        let rank = Rank::of(&event);
+    /// Assigns the sequence number and time, and appends the event to every queue. It is taken only
+    /// if there is a queue.
+    pub(super) fn emit(
+        &self,
+        clock: &dyn Clock,
+        who: Arc<EventSource>,
+        rank: Rank,
+        event: &mut Option<Event>,
+    ) -> Numbered {
         // The clock may be the host's code, so it runs outside of our locks.
         let time = clock.now();
         let mut state = lock(&self.state);
@@ -172,9 +177,8 @@ impl Hub {
         state.mark.count(rank);
         let after = state.mark;
         let at = EventMeta { seq: after.seq, time, anchor, source: who };
-        if state.queues.is_empty() {
-            return Numbered::Alone(at, event);
-        }
+        let event = if state.queues.is_empty() { None } else { event.take() };
+        let Some(event) = event else { return Numbered::Alone(at) };
         let record = Arc::new(EventRecord { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
         let mut evicted: SmallVec<[Entry; 2]> = SmallVec::new();

@@ -112,12 +112,12 @@ pub trait Hook: Send + Sync + 'static {
 /// A turn, as hooks see it.
 #[derive(Debug, Clone)]
 pub struct TurnInfo {
-    scope: Arc<Scope>,
+    scope: Scope,
     tools: usize,
 }
 
 impl TurnInfo {
-    pub(crate) fn new(scope: Arc<Scope>, tools: usize) -> Self {
+    pub(crate) fn new(scope: Scope, tools: usize) -> Self {
         Self { scope, tools }
     }
 
@@ -141,7 +141,7 @@ impl TurnInfo {
 
     /// Returns the scope of the run.
     #[must_use]
-    pub fn scope(&self) -> &Arc<Scope> {
+    pub fn scope(&self) -> &Scope {
         &self.scope
     }
 }

@@ -6,10 +6,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use haft_core::{Exposure, ToolName};
+use haft_core::{Exposure, ToolName, sync};
 use haft_dialect::{
     Dialect, ExportOptions, ToolAnnotations, ToolChoice, ToolDefinition, ToolExport, ToolSearch,
 };
@@ -49,7 +49,7 @@ const MAX_CACHED_EXPORTS: usize = 32;
 
 impl Exports {
     fn get(&self, key: Key, make: impl FnOnce() -> ToolExport) -> Arc<ToolExport> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || sync::lock(&self.0);
         if let Some((_, found)) = lock().iter().find(|(k, _)| *k == key) {
             return Arc::clone(found);
         }

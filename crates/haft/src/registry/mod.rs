@@ -180,8 +180,12 @@ impl ToolRegistry {
         Ok((tool_set, problems))
     }
 
-    /// Returns whether the definition of a tool is unchanged since a turn froze it.
+    /// Returns whether the definition of a tool is unchanged since a turn froze it. A step of a
+    /// running body has the definition of this program.
     pub(crate) fn still_has(&self, tool: &RegisteredTool) -> bool {
+        if tool.is_step() {
+            return true;
+        }
         let last = Arc::clone(&self.last());
         last.get(tool.registered().as_str())
             .is_some_and(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())

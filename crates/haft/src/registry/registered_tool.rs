@@ -4,13 +4,17 @@
 //! validation only looks things up. A schema that does not compile is an error here and never at
 //! call time.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use haft_core::{
     Body, CallProfile, DynTool, Error, ErrorKind, Isolation, Manifest, ToolName, ToolSpec,
-    UnknownFields,
+    UnknownFields, Verdict,
 };
-use haft_policy::{PolicyTool, ToolTraits};
+use haft_policy::{DefaultPolicy, PolicyTool, ToolTraits};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -49,6 +53,10 @@ pub struct RegisteredTool {
     roots: Arc<[PathBuf]>,
     /// The size of its definition in a request, in bytes.
     definition_bytes: usize,
+    /// The verdict of the default policy on every call; computed for the first one.
+    always_allowed: OnceLock<Option<Verdict>>,
+    /// It is a step of a running body, and in no registry.
+    is_step: bool,
 }
 
 impl RegisteredTool {
@@ -110,8 +118,10 @@ impl RegisteredTool {
         let definition_bytes = spec.description.len() + json_size(&closed);
         let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
         Ok(Self {
+            always_allowed: OnceLock::new(),
             definition_bytes,
-            declared: spec.profile(),
+            is_step: false,
+            declared: spec.profile().normalized(),
             source: Arc::clone(source),
             slots: spec
                 .concurrency
@@ -155,6 +165,18 @@ impl RegisteredTool {
         Ok(Arc::new(entry))
     }
 
+    /// Freezes a tool that is a step of a running body, and in no registry.
+    pub(crate) fn freeze_step(name: ToolName, tool: &DynTool) -> Result<Self, Error> {
+        let mut entry = Self::freeze(name, &"a running tool".into(), tool)?;
+        entry.is_step = true;
+        Ok(entry)
+    }
+
+    /// Returns whether it is a step of a running body.
+    pub(crate) fn is_step(&self) -> bool {
+        self.is_step
+    }
+
     /// Sets the source it comes from.
     pub(crate) fn brought_by(mut self, source: &str) -> Self {
         self.brought_by = Some(source.into());
@@ -189,6 +211,8 @@ impl RegisteredTool {
             hash: self.hash,
             roots: Arc::clone(&self.roots),
             definition_bytes: self.definition_bytes,
+            always_allowed: OnceLock::new(),
+            is_step: self.is_step,
         }
     }
 
@@ -276,6 +300,14 @@ impl RegisteredTool {
         tool.roots = &self.roots;
         tool.is_isolated = self.body.is_isolated();
         tool
+    }
+
+    /// Returns the verdict of the default policy on every call that does what the tool declares, if
+    /// it does not depend on the arguments.
+    #[inline]
+    pub(crate) fn always_allowed(&self) -> Option<&Verdict> {
+        let verdict = || DefaultPolicy::always_allows(self.policy_tool(), &self.declared);
+        self.always_allowed.get_or_init(verdict).as_ref()
     }
 
     /// Returns it as a user of secrets.

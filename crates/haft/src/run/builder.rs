@@ -15,6 +15,8 @@ use haft_core::{
 };
 use serde_json::{Map, Value};
 
+use crate::concurrency::LockTable;
+
 use super::{
     Budget, EventSource, Handle, Inner, InvalidCallCounts, Ledger, OpenSet, PromptLimits, Run,
     RunCore, TaintTracker, ToolView,
@@ -183,7 +185,8 @@ impl RunBuilder {
                 cancelled: AtomicBool::new(false),
                 halted: OnceLock::new(),
                 turns: OpenSet::default(),
-                locks: Arc::default(),
+                locks: LockTable::default(),
+                has_executor: AtomicBool::new(false),
                 cycle: AtomicU32::new(0),
                 user_messages: AtomicU32::new(0),
                 seen,

@@ -5,10 +5,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, RwLock},
 };
 
-use haft_core::{Error, ErrorKind, Secret};
+use haft_core::{Error, ErrorKind, Secret, sync};
 use haft_policy::NameGlob;
 use haft_sanitize::{AddSecretError, KnownSecrets};
 
@@ -70,7 +70,7 @@ impl Secrets {
 
     fn put(&self, tools: Option<NameGlob>, name: String, value: Secret) -> Result<(), Error> {
         // Locked during the whole addition, so that two additions of one name have one order.
-        let mut usable = self.usable.write().unwrap_or_else(PoisonError::into_inner);
+        let mut usable = sync::write(&self.usable);
         self.known.add(&name, value.reveal()).map_err(setup_error)?;
         usable.insert(name, Usable { value, tools });
         Ok(())
@@ -92,7 +92,7 @@ impl Secrets {
     /// tool. The name is the one under which the tool was registered: an alias in a view does not
     /// give a tool more secrets.
     pub(super) fn get(&self, registered_name: &str, name: &str) -> Option<Secret> {
-        let usable = self.usable.read().unwrap_or_else(PoisonError::into_inner);
+        let usable = sync::read(&self.usable);
         let secret = usable.get(name)?;
         let may_use = secret.tools.as_ref().is_none_or(|tools| tools.matches(registered_name));
         may_use.then(|| secret.value.clone())

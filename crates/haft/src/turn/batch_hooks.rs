@@ -61,7 +61,7 @@ pub(super) async fn cleared(
 }
 
 async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
-    for placed in &turn.inner.hooks {
+    for placed in &turn.run.inner.hooks {
         let broken = |why: String| Trouble::Broken(format!("hook `{}`: {why}", placed.name()));
         let mut shown: SmallVec<[&ValidatedCall; 4]> = SmallVec::new();
         for call in due.iter().filter_map(|call| call.validated.as_ref().ok()) {
@@ -71,7 +71,7 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
         }
         let Some(first) = shown.first() else { continue };
         let work = async { placed.hook().before_batch(&shown).await };
-        let work = within(&*turn.inner.clock, placed.limit(), work);
+        let work = within(&*turn.run.inner.clock, placed.limit(), work);
         let answered = tokio::select! {
             biased;
             answered = work => answered,

@@ -8,18 +8,19 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Failure, HardLinkedFile, Operation,
-    OtherNames, Output, Progress, RemainingBudget, Secret, ToolCall, ToolContext,
+    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, DynTool, Failure, HardLinkedFile,
+    Operation, OtherNames, Output, Progress, RemainingBudget, Secret, ToolCall, ToolContext,
+    ToolSpec,
     host::{Host, HostContext, PathRules, TaskSlot},
 };
 use serde_json::Value;
 
 use super::nested::nested;
-use crate::{call::TurnCore, secrets};
+use crate::{call::TurnCore, registry::RegisteredTool, secrets};
 
 impl Host for TurnCore {
     fn now(&self) -> Instant {
-        self.inner.clock.now()
+        self.run.inner.clock.now()
     }
 
     fn call(
@@ -29,11 +30,30 @@ impl Host for TurnCore {
         name: String,
         arguments: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(nested(self, cx, ToolCall::new(id, name, arguments)))
+        Box::pin(nested(self, cx, ToolCall::new(id, name, arguments), None))
+    }
+
+    fn authorize_step(
+        self: Arc<Self>,
+        cx: ToolContext,
+        id: CallId,
+        step: ToolSpec,
+        input_schema: Value,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let call = ToolCall::new(id, &*step.name, arguments);
+            let tool = DynTool::new(step, input_schema, |_, _| async {
+                Ok::<Output, Failure>(Output::default())
+            });
+            let entry = RegisteredTool::freeze_step(call.name.clone(), &tool)
+                .map_err(|error| Failure::hidden(error.to_string()))?;
+            nested(self, cx, call, Some(Arc::new(entry))).await.map(drop)
+        })
     }
 
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
-        self.inner.threads.run(job)
+        self.run.inner.threads.run(job)
     }
 
     fn report(&self, cx: &ToolContext, note: Progress) {
@@ -41,7 +61,7 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        if !self.inner.events.has_observer() {
+        if !self.run.inner.events.has_observer() {
             return;
         }
         let note = match note {
@@ -50,7 +70,9 @@ impl Host for TurnCore {
                 None => return,
             },
             Progress::Keyed(key, chunk) => match self.sanitize_chunk(cx, Some(&key), &chunk) {
-                Some(shown) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
+                Some(shown) => {
+                    Progress::Keyed(self.run.inner.redactor.text(&key).into_owned(), shown)
+                }
                 None => return,
             },
             // Its text is redacted like that of any other event.
@@ -61,7 +83,7 @@ impl Host for TurnCore {
 
     fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {
         secrets::secret_for_body(
-            &self.inner.redactor,
+            &self.run.inner.redactor,
             self.snapshot.get(cx.tool_name().as_str()).map(|tool| tool.secret_user()),
             cx,
             name,
@@ -69,7 +91,7 @@ impl Host for TurnCore {
     }
 
     fn progress_interval(&self) -> std::time::Duration {
-        self.inner.config.progress_every
+        self.run.inner.config.progress_every
     }
 
     fn defer(&self, cx: &ToolContext, summary: &str) -> Result<Option<TaskSlot>, Failure> {
@@ -84,7 +106,7 @@ impl Host for TurnCore {
 
     fn charge(&self, _: &ToolContext, tokens: u64, micros: u64) -> Result<(), Failure> {
         match &self.run.ledger {
-            Some(ledger) => ledger.charge(tokens, micros, &self.inner.events),
+            Some(ledger) => ledger.charge(tokens, micros, &self.run.inner.events),
             None => Ok(()),
         }
     }
@@ -94,11 +116,11 @@ impl Host for TurnCore {
     }
 
     fn max_result_bytes(&self) -> usize {
-        self.inner.config.max_result
+        self.run.inner.config.max_result
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.run.is_cancelled()
+    fn is_cancelled(&self, cx: &ToolContext) -> bool {
+        self.run.is_cancelled() || self.is_turn_cancelled(cx)
     }
 
     fn watch(self: Arc<Self>) {
@@ -112,19 +134,20 @@ impl Host for TurnCore {
     }
 
     fn service(&self, kind: TypeId) -> Option<&dyn Any> {
-        let services: [&dyn Any; 2] = [&self.inner.redactor, &self.inner.clock];
+        let services: [&dyn Any; 3] =
+            [&self.run.seen, &self.run.inner.redactor, &self.run.inner.clock];
         services.into_iter().find(|service| (**service).type_id() == kind)
     }
 }
 
 impl PathRules for TurnCore {
     fn is_path_denied(&self, _cx: &ToolContext, doing: Operation, file: &Path) -> bool {
-        let rules = self.inner.policy.file_rules();
+        let rules = self.run.inner.policy.file_rules();
         rules.is_some_and(|rules| rules.is_path_denied(doing, file, &self.scope))
     }
 
     fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
-        self.inner.policy.file_rules().is_some_and(|rules| rules.asks_about_protected())
+        self.run.inner.policy.file_rules().is_some_and(|rules| rules.asks_about_protected())
     }
 
     fn other_names(
@@ -134,7 +157,7 @@ impl PathRules for TurnCore {
         path: &Path,
         file: &HardLinkedFile,
     ) -> OtherNames {
-        let rules = self.inner.policy.file_rules();
+        let rules = self.run.inner.policy.file_rules();
         rules.map_or(OtherNames::Allowed, |r| r.other_names(doing, path, file, &self.scope))
     }
 
@@ -143,10 +166,15 @@ impl PathRules for TurnCore {
         _cx: &ToolContext,
         roots: &[PathBuf],
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
-        let now = || self.inner.clock.now();
-        match self.inner.policy.file_rules() {
+        let now = || self.run.inner.clock.now();
+        match self.run.inner.policy.file_rules() {
             Some(rules) => rules.denied_paths(roots, &self.scope, &now),
             None => Ok(DeniedPaths::default()),
         }
+    }
+
+    fn is_host_restricted(&self, _cx: &ToolContext, host: &str) -> bool {
+        let rules = self.run.inner.policy.file_rules();
+        rules.is_some_and(|rules| rules.is_host_restricted(host, &self.scope))
     }
 }

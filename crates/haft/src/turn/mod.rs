@@ -15,6 +15,7 @@ mod call_ids;
 mod row;
 mod scheduler;
 mod streaming;
+mod waiting_calls;
 
 pub use crate::{
     call::AuthorizedCall,
@@ -218,7 +219,7 @@ impl Turn {
                     class: profile.map(|c| c.class),
                     keys: profile.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
                     refused: validated.1.err().map(Unexplained::complete_now).map(|failure| {
-                        self.core.inner.redactor.text(&failure.to_string()).into_owned()
+                        self.core.run.inner.redactor.text(&failure.to_string()).into_owned()
                     }),
                 }
             })

@@ -11,14 +11,17 @@ use haft_core::{
 use crate::{
     budget::too_deep,
     call::{Parent, RunningCall, TurnCore, launch::launch, validate},
+    registry::RegisteredTool,
     taint::record_read,
 };
 
-/// Runs a call that a body makes: the whole pipeline, one level deeper.
+/// Runs a call that a body makes: the whole pipeline, one level deeper. `own` is the tool, if it is
+/// not one of the snapshot.
 pub(super) async fn nested(
     turn: Arc<TurnCore>,
     cx: ToolContext,
     mut call: ToolCall,
+    own: Option<Arc<RegisteredTool>>,
 ) -> Result<Output, Failure> {
     let Some(profile) = cx.profile().cloned() else {
         return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
@@ -31,13 +34,16 @@ pub(super) async fn nested(
     scope.depth = depth;
     // The body may pass on what it has read in its other nested calls.
     scope.label = scope.label.join(cx.nested_label());
-    scope.remaining_budget = turn.run.remaining(depth, None);
-    let entry = validate::resolve(&turn.snapshot, &call.name);
+    let entry = match own {
+        Some(own) => Ok(own),
+        None => validate::resolve(&turn.snapshot, &call.name),
+    };
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
-    let scope = Arc::new(scope);
     let inner =
         ToolContext::new(scope, id.clone(), call.name.clone(), tool_name, Arc::clone(&turn) as _);
+    // The only call of a turn is registered when it waits, and now it waits for this one.
+    turn.register_lone(&cx);
     turn.cancellation.add_nested(id.clone(), inner.downgrade());
     let listed = Listed { turn: Arc::clone(&turn), id };
     // The outer call may have been cancelled before this one was listed.

@@ -5,23 +5,28 @@
 //! the message only read-only calls are started, and of those only calls that need no approval are
 //! authorized.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll, Waker},
+};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{
     BoxFuture, CallId, Execution, Failure, FailureCode, StopReason, ToolCall, ToolContext, ToolName,
 };
 use smallvec::SmallVec;
-use tokio::sync::oneshot;
 
 use super::{
-    batch_hooks::{self, Due, before_batch, cleared},
+    batch_hooks::{self, Due, before_batch},
     row::{Row, State},
 };
 use crate::{
     call::{
         self, RunningCall, TurnCore,
-        launch::{Begun, LoneCall, begin, launch, poll_once},
+        launch::{Begun, LoneCall, begin, launch},
     },
     concurrency::Planner,
     event::Event,
@@ -32,7 +37,7 @@ use crate::{
 
 /// Accepts the calls of one response, one by one.
 pub struct CallScheduler {
-    core: Arc<TurnCore>,
+    pub(super) core: Arc<TurnCore>,
     abort_siblings: bool,
     /// Cleared when all results are there. Otherwise dropping it cancels the turn.
     is_open: bool,
@@ -48,18 +53,20 @@ pub struct CallScheduler {
     current: usize,
     /// The first row that is of a later batch, or has just arrived.
     next: usize,
+    /// The first row that is not registered in the turn.
+    registered: usize,
     /// Rows of the current batch that wait for the end of the message.
     held: SmallVec<[usize; 2]>,
     /// How many started rows have no answer yet.
     open: usize,
     /// The calls that wait, each in a task of its own; made when there is one.
-    in_flight: Option<FuturesUnordered<InFlight>>,
+    pub(super) in_flight: Option<FuturesUnordered<InFlight>>,
     /// The only call of a complete message, if it waits: its caller polls it.
-    lone: Option<Box<RunningCall>>,
+    pub(super) lone: Option<Box<RunningCall>>,
 }
 
 /// The end of a call in a task, with its row.
-type InFlight = BoxFuture<'static, (usize, Option<BoxedResult>)>;
+pub(super) type InFlight = BoxFuture<'static, (usize, Option<BoxedResult>)>;
 
 /// Finds the tool of a call, makes its context, and validates it.
 #[inline(always)]
@@ -94,6 +101,7 @@ impl CallScheduler {
             rows: SmallVec::new(),
             current: 0,
             next: 0,
+            registered: 0,
             held: SmallVec::new(),
             open: 0,
             in_flight: None,
@@ -120,7 +128,7 @@ impl CallScheduler {
         let twice = self.name(&mut call);
         let (cx, validated) = validate_call(&self.core, &mut call);
         let mut validated = self.core.count_invalid_calls(&cx, validated);
-        self.core.register(&cx);
+        self.core.apply_stops(&cx);
         if let Some(first) = twice {
             validated = Err(Failure::new(
                 FailureCode::NotRun,
@@ -137,7 +145,7 @@ impl CallScheduler {
     pub(super) fn push_parked(&mut self, parked: ParkedCall) {
         let restored = call::restore(&self.core, parked);
         let call::Restored { id, requested_name, cx, call, resume } = restored;
-        self.core.register(&cx);
+        self.core.apply_stops(&cx);
         self.add((id, requested_name), cx, call, resume);
     }
 
@@ -154,7 +162,7 @@ impl CallScheduler {
         if let Some((batch, tool)) = &self.aborted
             && *batch == place.batch
         {
-            self.core.stop_sibling(self.rows.len(), tool);
+            self.core.stop_as_sibling(&cx, tool);
         }
         self.core.emit(|| Event::Planned {
             call: id.clone(),
@@ -181,7 +189,7 @@ impl CallScheduler {
         self.end_message(stop);
         if let Some(call) = self.lone.take() {
             let result = LoneCall::new(call).await;
-            self.on_finished(0, result);
+            self.on_finished(0, Some(result));
         }
         // A caller that stops waiting drops this: the tasks go on by themselves, and what has not
         // started is answered by `drop`.
@@ -192,7 +200,7 @@ impl CallScheduler {
             self.advance();
         }
         let mut answers = self.answers();
-        if !self.core.inner.hooks.is_empty() {
+        if !self.core.run.inner.hooks.is_empty() {
             self.core.after_turn(&mut answers).await;
         }
         self.end_turn(&mut answers);
@@ -214,10 +222,10 @@ impl CallScheduler {
     fn end_turn(&mut self, answers: &mut [ToolResult]) {
         self.is_open = false;
         let core = &self.core;
-        if core.inner.background.any()
+        if core.run.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
-            call::add_notes(last, &core.late_news(), &core.inner.redactor);
+            call::add_notes(last, &core.late_news(), &core.run.inner.redactor);
         }
         core.run.record_read(answers);
         core.emit(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
@@ -245,7 +253,7 @@ impl CallScheduler {
 
     #[inline(never)]
     fn take_answers(&mut self) -> Vec<ToolResult> {
-        let inner = &self.core.inner;
+        let inner = &self.core.run.inner;
         let answer = |row: &mut Row| match std::mem::replace(&mut row.state, State::Flying) {
             State::Done(result) => result.into_inner(),
             State::Waiting(..) | State::Flying => {
@@ -263,12 +271,17 @@ impl CallScheduler {
         loop {
             let ended = self.core.end.get().is_some();
             let from = self.next;
+            // The only call of a complete message is registered when it waits: until then it is
+            // polled here, and no other task can reach it.
+            if !ended || self.rows.len() > 1 {
+                self.register_rows();
+            }
             let rows = self.rows.iter().skip(from);
             self.next += rows.take_while(|row| row.batch == self.current).count();
             if self.core.has_budget() {
                 self.reserve_budget(from, ended);
             }
-            if self.core.inner.hooks.is_empty() {
+            if self.core.run.inner.hooks.is_empty() {
                 self.start_each(from, ended);
             } else {
                 let due = self.take_due(from, ended);
@@ -279,6 +292,19 @@ impl CallScheduler {
                 _ => return,
             }
         }
+    }
+
+    /// Registers the calls that have arrived, so that they can be cancelled.
+    #[inline(never)]
+    fn register_rows(&mut self) {
+        for row in self.rows.iter().skip(self.registered) {
+            match &row.state {
+                State::Waiting(_, cx) => self.core.register(cx),
+                // A lone call that waits is registered already.
+                State::Flying | State::Done(_) => {}
+            }
+        }
+        self.registered = self.rows.len();
     }
 
     /// Starts the rows from here on that may start, one by one; the others are held.
@@ -377,46 +403,10 @@ impl CallScheduler {
         if resume.is_some() {
             call.set_resume(resume);
         }
-        match poll_once(&mut call) {
-            Begun::Done(result) => self.on_finished(at, Some(result)),
-            Begun::Lost => self.on_finished(at, None),
-            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
-                self.lone = Some(Box::new(call));
-            }
-            Begun::Waiting(()) => self.spawn(at, call),
+        match Pin::new(&mut call).poll(&mut task::Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => self.on_finished(at, Some(result)),
+            Poll::Pending => self.wait_for_call(at, call),
         }
-    }
-
-    /// Lets calls wait for the hooks, each of them stoppable.
-    fn wait_for(
-        &mut self,
-        calls: SmallVec<[(usize, ToolContext); 2]>,
-        check: BoxFuture<'static, Vec<Due>>,
-    ) {
-        let (senders, ends): (Vec<_>, Vec<_>) = calls.iter().map(|_| oneshot::channel()).unzip();
-        // The task is detached: it sends each call its answer.
-        drop(launch(async move {
-            for (call, sender) in check.await.into_iter().zip(senders) {
-                let _ = sender.send(call.validated);
-            }
-        }));
-        for ((at, cx), receiver) in calls.into_iter().zip(ends) {
-            let row = &mut self.rows[at];
-            let (reservation, resume) = (row.reservation.take(), row.resume.take());
-            let core = Arc::clone(&self.core);
-            self.spawn(at, async move {
-                let validated = cleared(&core, &cx, receiver).await;
-                let mut call = RunningCall::new(core, validated, cx, None, reservation);
-                call.set_resume(resume);
-                call.await
-            });
-        }
-    }
-
-    fn spawn(&mut self, at: usize, call: impl Future<Output = BoxedResult> + Send + 'static) {
-        let task = launch(call);
-        let end = Box::pin(async move { (at, task.end().await) });
-        self.in_flight.get_or_insert_default().push(end);
     }
 
     /// Stores a result, and cancels the siblings of a failed body if that is wanted.
@@ -425,7 +415,7 @@ impl CallScheduler {
         self.open -= 1;
         let row = &self.rows[at];
         let result = result.unwrap_or_else(|| {
-            let (inner, id, name) = (&self.core.inner, row.id.clone(), row.called.clone());
+            let (inner, id, name) = (&self.core.run.inner, row.id.clone(), row.called.clone());
             BoxedResult::new(ToolResult::lost(&inner.config, &inner.nonces, id, name))
         });
         let batch = row.batch;

@@ -18,15 +18,17 @@ const NOT_LOOKED: &str = "a hook of the host failed";
 
 impl TurnCore {
     fn facts(&self) -> TurnInfo {
-        TurnInfo::new(std::sync::Arc::clone(&self.scope), self.snapshot.entries().count())
+        TurnInfo::new(self.scope.clone(), self.snapshot.entries().count())
     }
 
     /// Asks the hooks about a turn that begins.
     pub(crate) async fn before_turn(&self) {
         let facts = self.facts();
         let (effects, broken) =
-            around_turn(&self.inner.hooks, &*self.inner.clock, |hook| hook.before_turn(&facts))
-                .await;
+            around_turn(&self.run.inner.hooks, &*self.run.inner.clock, |hook| {
+                hook.before_turn(&facts)
+            })
+            .await;
         let notes = self.apply_hook_effects(effects);
         self.set_host_notes(notes);
         if let Some((hook, why)) = broken {
@@ -49,20 +51,21 @@ impl TurnCore {
             .map(|answer| AnsweredCall {
                 answer,
                 tool: self.snapshot.get(answer.tool_name().as_str()),
-                redactor: &self.inner.redactor,
+                redactor: &self.run.inner.redactor,
             })
             .collect();
-        let (effects, broken) = around_turn(&self.inner.hooks, &*self.inner.clock, |hook| {
-            hook.after_turn(&facts, &answered)
-        })
-        .await;
+        let (effects, broken) =
+            around_turn(&self.run.inner.hooks, &*self.run.inner.clock, |hook| {
+                hook.after_turn(&facts, &answered)
+            })
+            .await;
         drop(answered);
         let notes = self.apply_hook_effects(effects);
         if let Some(first) = answers.first_mut() {
-            add_notes(first, self.host_notes(), &self.inner.redactor);
+            add_notes(first, self.host_notes(), &self.run.inner.redactor);
         }
         if let Some(last) = answers.last_mut() {
-            add_notes(last, &notes, &self.inner.redactor);
+            add_notes(last, &notes, &self.run.inner.redactor);
         }
         if let Some((hook, why)) = broken {
             self.problem(hook, "after the turn", &why);

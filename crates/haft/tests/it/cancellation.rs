@@ -473,3 +473,37 @@ async fn timeout_beyond_the_clock_range_saturates() {
     let runtime = permissive(vec![slow(spec, 1_000)]).build().unwrap();
     assert!(runtime.call("t", json!({})).await.is_ok());
 }
+
+/// The only call of a turn is polled by its caller. A body that does not yield in its first poll is
+/// still cancelled from another thread, by its id and with the turn.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it tests a body that blocks, and a real thread")]
+async fn body_that_does_not_yield_sees_a_cancellation_from_another_thread() {
+    for by_id in [true, false] {
+        let (started, has_started) = mpsc::channel();
+        let busy = DynTool::new(read("busy"), open_schema(), move |_, cx| {
+            let started = started.clone();
+            async move {
+                started.send(()).unwrap();
+                let until = std::time::Instant::now() + Duration::from_secs(20);
+                while !cx.is_cancelled() && std::time::Instant::now() < until {
+                    std::thread::yield_now();
+                }
+                Err::<(), _>(Failure::failed("it stopped"))
+            }
+        });
+        let runtime = permissive(vec![busy]).build().unwrap();
+        let turn = runtime.run().turn().await.unwrap();
+        let control = turn.handle();
+        let canceller = std::thread::spawn(move || {
+            has_started.recv().unwrap();
+            if by_id {
+                control.cancel_call("c1");
+            } else {
+                control.abort();
+            }
+        });
+        assert_eq!(ends(&turn.run(calls("busy")).await), ["c1 cancelled"], "by id: {by_id}");
+        canceller.join().unwrap();
+    }
+}

@@ -2,7 +2,7 @@
 
 use haft::policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("README.md", include_str!("../../../../README.md")),
     ("rules.md", include_str!("../../../../docs/guide/rules.md")),
     ("approvals.md", include_str!("../../../../docs/guide/approvals.md")),
@@ -10,6 +10,7 @@ const PAGES: [(&str, &str); 9] = [
     ("hooks.md", include_str!("../../../../docs/guide/hooks.md")),
     ("budgets-and-labels.md", include_str!("../../../../docs/guide/budgets-and-labels.md")),
     ("builtin-tools.md", include_str!("../../../../docs/guide/builtin-tools.md")),
+    ("network.md", include_str!("../../../../docs/guide/network.md")),
     ("sandbox.md", include_str!("../../../../docs/guide/sandbox.md")),
     ("authorization.md", include_str!("../../../../docs/guide/authorization.md")),
 ];

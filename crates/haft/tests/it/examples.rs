@@ -267,7 +267,7 @@ fn rules_allow_ask_deny_and_say_why() {
     haft.toml:1:1: a rule without `decision`
     hint: add `decision = "allow"`, "ask", "deny" or "need_input"
     haft.toml:3:1: unknown key `decison` in a rule
-    hint: did you mean `decision`? Known keys: `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
+    hint: did you mean `decision`? Known keys: `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `network`, `enabled`, `test`
     "#);
 }
 

@@ -38,6 +38,7 @@ mod streaming_output;
 mod background;
 mod middleware;
 mod module_graph;
+mod crate_graph;
 mod faulty_host_code;
 mod events;
 mod export;

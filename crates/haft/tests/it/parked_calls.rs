@@ -10,7 +10,7 @@ use std::{
 };
 
 use haft::{
-    FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
+    Config, FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
     approval::{ApprovalResponse, GrantStore, approver_fn},
     policy::{Decision, Policy, PolicyRequest, Verdict},
     testing::Nonces,
@@ -104,6 +104,16 @@ fn slot(outside: &Outside, release: &Arc<Semaphore>) -> DynTool {
 }
 
 fn process_with(outside: &Outside, person: Person, key: [u8; 32], text: &str) -> Process {
+    process_of(outside, person, key, text, Config::default())
+}
+
+fn process_of(
+    outside: &Outside,
+    person: Person,
+    key: [u8; 32],
+    text: &str,
+    config: Config,
+) -> Process {
     let release = Arc::new(Semaphore::new(0));
     let questions = Arc::clone(&outside.questions);
     let describe = |mut spec: ToolSpec| {
@@ -127,6 +137,7 @@ fn process_with(outside: &Outside, person: Person, key: [u8; 32], text: &str) ->
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(tools).build().unwrap())
         .policy(Rules)
+        .config(config)
         .grants(GrantStore::with_key(key, Duration::from_secs(1_000)).unwrap())
         .nonces(Nonces::counting(0))
         .observer(outside.log.observer())
@@ -258,6 +269,42 @@ async fn a_call_that_waits_in_the_approval_queue_is_finished_by_another_process(
     let results = run.turn().await.unwrap().resume(read_back(&two)).await;
     assert_eq!(ends(&results), ["c2 ok"]);
     assert_eq!(outside.effects(), ["send(a)", "slot(b)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_request_counts_once_against_the_limit_of_requests() {
+    let outside = Outside::default();
+    let mut config = Config::default();
+    config.max_prompts = 2;
+    let text = "Does something.";
+    // One runtime whose person never answers, so that every request is parked.
+    let process = process_of(&outside, Person::NeverAnswers, KEY, text, config);
+    let run = process.run();
+    let call = |id: &str| vec![ToolCall::new(id, "send", json!({"x": id}))];
+    let mut saved = parked(&park(&run, call("c1")).await);
+    for _ in 0..3 {
+        // Resumed, asked again and parked again: still one request.
+        let turn = run.turn().await.unwrap();
+        let handle = turn.handle();
+        let resumed = turn.resume(read_back(&saved));
+        tokio::pin!(resumed);
+        let results = tokio::select! {
+            biased;
+            results = &mut resumed => results,
+            () = tokio::time::sleep(Duration::from_millis(10)) => {
+                handle.park();
+                resumed.await
+            }
+        };
+        assert_eq!(phases(&results), [ParkedPhase::Approval]);
+        saved = parked(&results);
+    }
+    assert_eq!(outside.questions.load(Ordering::SeqCst), 4, "the approver saw it each time");
+    assert_eq!(phases(&park(&run, call("c2")).await), [ParkedPhase::Approval], "the second");
+    let third = park(&run, call("c3")).await;
+    assert_eq!(ends(&third), ["c3 denied"], "the third is one too many");
+    assert!(third[0].text().contains("too many approval requests"), "{}", third[0].text());
+    assert!(outside.effects().is_empty());
 }
 
 /// A call that was approved and waits for its locks is not asked about again.

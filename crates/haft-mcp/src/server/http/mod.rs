@@ -29,15 +29,12 @@ use self::{
     limits::{RateLimit, Tokens},
     sessions::BoundedSessions,
 };
-use super::{McpServer, conversation::Principal, handler::Handler};
+use super::{
+    McpServer, conversation::Principal, handler::Handler, request_streams::SESSION_HEADER,
+};
 
 /// The path of the endpoint.
 const ENDPOINT: &str = "/mcp";
-/// How long a client may take to send the head of a request. It is also how long an idle connection
-/// is kept.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may take to send the body of a request (slow-loris).
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long open requests may take to end when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -53,6 +50,7 @@ pub struct HttpOptions {
     max_connections: usize,
     max_sessions: usize,
     session_idle: Duration,
+    request_timeout: Duration,
     requests_per_second: u32,
 }
 
@@ -68,6 +66,7 @@ impl Default for HttpOptions {
             max_connections: 512,
             max_sessions: 1_000,
             session_idle: Duration::from_secs(30 * 60),
+            request_timeout: Duration::from_secs(30),
             // Far more than an agent makes, and what one core can answer.
             requests_per_second: 10_000,
         }
@@ -119,6 +118,13 @@ impl HttpOptions {
         self
     }
 
+    /// Sets how long a client may take to send the head of a request, and as long again for its
+    /// body (slow-loris). It is also how long an idle connection is kept.
+    pub fn request_timeout(mut self, time: Duration) -> Self {
+        self.request_timeout = time;
+        self
+    }
+
     /// Checks that an address may be served with these options.
     ///
     /// # Errors
@@ -157,6 +163,7 @@ struct HttpServer {
     tokens: Tokens,
     rate: RateLimit,
     max_body_bytes: usize,
+    request_timeout: Duration,
 }
 
 impl McpServer {
@@ -231,6 +238,7 @@ impl McpServer {
             tokens: options.tokens,
             rate: RateLimit::new(options.requests_per_second),
             max_body_bytes: options.max_body_bytes,
+            request_timeout: options.request_timeout,
         }
     }
 }
@@ -238,13 +246,14 @@ impl McpServer {
 async fn serve_connection(server: Arc<HttpServer>, stream: TcpStream, stop: CancellationToken) {
     // Without it a response in several writes waits 40 ms for the client's acknowledgement.
     let _ = stream.set_nodelay(true);
+    let head_timeout = server.request_timeout;
     let respond = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.respond(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(head_timeout)
         .serve_connection(TokioIo::new(stream), respond);
     tokio::pin!(connection);
     tokio::select! {
@@ -301,7 +310,7 @@ impl HttpServer {
     ) -> Result<Request<Full<Bytes>>, HttpResponse> {
         let (mut parts, body) = request.into_parts();
         let body = Limited::new(body, self.max_body_bytes);
-        let body = match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
+        let body = match tokio::time::timeout(self.request_timeout, body.collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(e)) if e.is::<LengthLimitError>() => {
                 return Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"));
@@ -314,12 +323,10 @@ impl HttpServer {
             }
         };
         parts.extensions.insert(caller.clone());
+        parts.extensions.insert(Arc::clone(&self.sessions.streams));
         Ok(Request::from_parts(parts, Full::new(body)))
     }
 }
-
-/// The header with the id of a session.
-const SESSION_HEADER: &str = "mcp-session-id";
 
 fn plain(status: StatusCode, text: &'static str) -> HttpResponse {
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());

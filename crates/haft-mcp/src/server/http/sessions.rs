@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,12 +18,13 @@ use rmcp::{
     },
 };
 
-use crate::server::conversation::Principal;
+use crate::server::{conversation::Principal, request_streams::RequestStreams};
 
 /// The sessions of a server.
 pub(super) struct BoundedSessions {
     inner: LocalSessionManager,
     max: usize,
+    pub(super) streams: Arc<RequestStreams>,
     known: Mutex<KnownSessions>,
 }
 
@@ -43,7 +44,7 @@ impl BoundedSessions {
     pub(super) fn new(max: usize, idle: Duration) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config.keep_alive = Some(idle);
-        Self { inner, max: max.max(1), known: Mutex::default() }
+        Self { inner, max: max.max(1), streams: Arc::default(), known: Mutex::default() }
     }
 
     /// Binds a new session to its caller.
@@ -125,7 +126,8 @@ impl SessionManager for BoundedSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.inner.create_stream(id, message).await
+        let open = self.streams.open(id, &message);
+        Ok(open.merge(self.inner.create_stream(id, message).await?))
     }
 
     async fn accept_message(

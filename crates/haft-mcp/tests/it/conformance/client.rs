@@ -110,7 +110,15 @@ async fn call_all(server: &RemoteServer, context: &Value) {
         None => turn
             .snapshot()
             .entries()
-            .map(|tool| (tool.name().to_string(), example(tool.input_schema())))
+            .map(|tool| match tool.name().as_str() {
+                // It gets back the schema that the client has of another tool.
+                "suite__json_schema_echo" => {
+                    let shown = turn.snapshot().get("suite__json_schema_2020_12_tool");
+                    let schema = shown.map(|tool| tool.input_schema().clone());
+                    (tool.name().to_string(), json!({"schema": schema}))
+                }
+                name => (name.to_owned(), example(tool.input_schema())),
+            })
             .collect(),
     };
     for (name, arguments) in calls {

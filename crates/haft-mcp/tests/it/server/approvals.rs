@@ -13,10 +13,13 @@ use std::{
 use haft::{
     BoxFuture, Failure, Output, ToolContext, ToolRegistry,
     approval::GrantStore,
+    policy::Verdict,
     registry::ToolSource,
     tool::{BoxError, Capabilities, DynTool, ToolSpec},
 };
-use haft_mcp::server::{ClientApprover, McpServer, McpServerBuilder, ParkedCallStore};
+use haft_mcp::server::{
+    ClientApprover, McpServer, McpServerBuilder, ParkedCallStore, QuestionTool,
+};
 use serde_json::{Value, json};
 
 use super::client::{Client, runtime};
@@ -314,5 +317,125 @@ async fn progress_is_sent_also_after_an_approval() {
     assert_eq!(done["result"]["content"][0]["text"], "done", "{done}");
     let notes = client.others.iter().filter(|note| note["method"] == "notifications/progress");
     assert_eq!(notes.count(), 1, "{:?}", client.others);
+    client.close().await;
+}
+
+/// The tool `ask`: its calls are questions to the user, and its body must not run.
+struct Ask;
+
+impl QuestionTool for Ask {
+    fn name(&self) -> &str {
+        "ask"
+    }
+
+    fn message(&self, arguments: &Value) -> String {
+        arguments["question"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn result(&self, answer: &str) -> String {
+        answer.trim().to_owned()
+    }
+}
+
+/// A server of one of several processes, with the tools `ask` and `delete`.
+fn asking_process(runs: &Arc<AtomicUsize>, calls: &SharedCalls) -> McpServerBuilder {
+    let bodies = Arc::clone(runs);
+    let spec = ToolSpec::new("ask", "Asks the user.")
+        .read_only()
+        .capabilities(Capabilities::NONE)
+        .requires_user_interaction(true);
+    let schema = json!({"properties": {"question": {"type": "string"}}, "required": ["question"]});
+    let ask = DynTool::new(spec, schema, move |_, _| {
+        bodies.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, Failure>(Output::text("from the body")) }
+    });
+    let ask = ask.with_guard(|_, _| Ok(Some(Verdict::ask("the user answers"))));
+    let grants = GrantStore::with_key([7; 32], Duration::from_secs(1_700_000_000)).unwrap();
+    let runtime =
+        runtime(vec![ask, delete(runs)]).approver(ClientApprover.question_tool(Ask)).grants(grants);
+    McpServer::builder(runtime.build().unwrap()).parked_calls([9; 32], calls.clone())
+}
+
+fn question(state: Option<&Value>, answer: Value) -> Value {
+    let mut params = json!({"name": "ask", "arguments": {"question": "Which colour?"}});
+    if let Some(state) = state {
+        params["requestState"] = state.clone();
+        params["inputResponses"] = json!({"question": answer});
+    }
+    params
+}
+
+#[tokio::test]
+async fn question_to_the_user_is_a_parked_call_that_another_process_finishes_once() {
+    let (runs, calls) = (Arc::<AtomicUsize>::default(), SharedCalls::default());
+    let form = || json!({"elicitation": {"form": {}}});
+    for (answer, wanted, code) in [
+        (json!({"action": "accept", "content": {"answer": " teal\n"}}), "teal", Value::Null),
+        (json!({"action": "decline"}), "the user did not answer", json!("declined")),
+        (
+            json!({"action": "accept", "content": {"decision": "allow"}}),
+            "did not",
+            json!("declined"),
+        ),
+    ] {
+        let mut first = Client::modern(asking_process(&runs, &calls), form());
+        let asked = first.request("tools/call", question(None, Value::Null)).await;
+        let shown = &asked["result"]["inputRequests"]["question"]["params"];
+        assert_eq!(shown["message"], "Which colour?", "{asked}");
+        let state = asked["result"]["requestState"].clone();
+        first.close().await;
+        assert_eq!(calls.0.lock().unwrap().len(), 1, "it is written down");
+
+        let mut second = Client::modern(asking_process(&runs, &calls), form());
+        let done = second.request("tools/call", question(Some(&state), answer.clone())).await;
+        let text = done["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(wanted), "{done}");
+        assert_eq!(done["result"]["_meta"]["dev.haft/failure"]["code"], code, "{done}");
+        let again = second.request("tools/call", question(Some(&state), answer)).await;
+        assert_eq!(again["error"]["code"], -32602, "a state is used once: {again}");
+        second.close().await;
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 0, "the answer replaces the body");
+}
+
+#[tokio::test]
+async fn question_to_the_user_is_a_form_within_the_call_for_a_client_with_sessions() {
+    let (runs, calls) = (Arc::<AtomicUsize>::default(), SharedCalls::default());
+    let mut client =
+        Client::legacy(asking_process(&runs, &calls), json!({"elicitation": {}})).await;
+    let id = client.start("tools/call", question(None, Value::Null)).await;
+    let form = client.expect("elicitation/create").await;
+    assert_eq!(form["params"]["message"], "Which colour?", "{form}");
+    let answer = json!({"action": "accept", "content": {"answer": "teal"}});
+    client.send(json!({"jsonrpc": "2.0", "id": form["id"], "result": answer})).await;
+    let done = client.answer(id).await;
+    assert_eq!(done["result"]["content"][0]["text"], "teal", "{done}");
+    // The other tool still asks for permission.
+    client.start("tools/call", json!({"name": "delete", "arguments": {"path": "a"}})).await;
+    let form = client.expect("elicitation/create").await;
+    assert!(form["params"]["message"].as_str().unwrap().starts_with("Allow the tool"), "{form}");
+    client.close().await;
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn approval_in_two_requests_counts_once_against_the_limit_of_requests() {
+    let runs = Arc::<AtomicUsize>::default();
+    let mut config = haft::Config::default();
+    config.frame = haft::host::Frame::Never;
+    config.max_tool_tokens = None;
+    config.max_prompts = 3;
+    let runtime = runtime(delete(&runs)).config(config).approver(ClientApprover).build().unwrap();
+    let mut client =
+        Client::modern(McpServer::builder(runtime), json!({"elicitation": {"form": {}}}));
+    for _ in 0..3 {
+        let state = ask(&mut client, "a").await["requestState"].clone();
+        let done = client.request("tools/call", retry(&state, "a", allow())).await;
+        assert_eq!(done["result"]["content"][0]["text"], "deleted", "{done}");
+    }
+    let fourth = client.call("delete", json!({"path": "a"})).await;
+    let text = fourth["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("too many approval requests"), "{fourth}");
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
     client.close().await;
 }

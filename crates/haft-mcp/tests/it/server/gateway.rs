@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use crate::kit;
 
-fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
+pub(super) fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
     let changes = Changes::default();
     let mut host = ClientHost::default();
     host.forward_questions = true;
@@ -73,6 +73,66 @@ async fn links_lead_to_the_gateway() {
 }
 
 #[tokio::test]
+async fn schema_and_annotations_of_a_server_reach_clients_unchanged() {
+    let definition = json!({
+        "name": "odd", "description": "Has an odd schema.",
+        "inputSchema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+            "$defs": {"day": {"enum": ["today", 7, null]}},
+            "properties": {"day": {"$ref": "#/$defs/day"}, "z": {"const": 1.0}, "a": true},
+            "patternProperties": {"^x-": {"type": "string"}}, "x-own": {"k": [1]},
+            "additionalProperties": false,
+        },
+        "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "annotations": {"readOnlyHint": true, "openWorldHint": false},
+    });
+    let file = kit::TempFile::new();
+    file.write(&json!([definition]).to_string());
+    for era in ["--modern", "--legacy"] {
+        let config = kit::stdio(&[era, "--definitions", &file.arg()]);
+        let mut client = Client::modern(gateway([config]), json!({}));
+        let listed = client.request("tools/list", json!({})).await;
+        let tool = &listed["result"]["tools"][0];
+        assert_eq!(tool["name"], "fix__odd", "{listed}");
+        for field in ["inputSchema", "outputSchema", "description"] {
+            assert_eq!(tool[field], definition[field], "{field}");
+        }
+        // It is validated here all the same.
+        let wrong = client.call("fix__odd", json!({"day": "tomorrow"})).await;
+        assert_eq!(wrong["result"]["isError"], true, "{wrong}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn resources_and_prompts_of_a_server_are_passed_on_under_its_prefix() {
+    for era in ["--modern", "--legacy"] {
+        let mut client = Client::modern(gateway([kit::stdio(&[era])]), json!({}));
+        // The first list of tools waits for the server.
+        client.request("tools/list", json!({})).await;
+        let listed = client.request("resources/list", json!({})).await;
+        assert_eq!(listed["result"]["resources"][0]["uri"], "haft://fix/note://today", "{listed}");
+        let templates = client.request("resources/templates/list", json!({})).await;
+        assert!(templates.to_string().contains("haft://fix/note://{day}"), "{templates}");
+        let uri = json!({"uri": "haft://fix/note://today"});
+        let read = client.request("resources/read", uri).await;
+        assert_eq!(read["result"]["contents"][0]["text"], "Water the beans.", "{read}");
+        assert_eq!(read["result"]["contents"][0]["uri"], "haft://fix/note://today");
+        for uri in ["haft://fix/note://never", "haft://other/note://today", "note://today"] {
+            let missing = client.request("resources/read", json!({"uri": uri})).await;
+            assert!(missing["error"]["code"].is_i64(), "{missing}");
+        }
+        let listed = client.request("prompts/list", json!({})).await;
+        assert_eq!(listed["result"]["prompts"][0]["name"], "fix__greet", "{listed}");
+        let params = json!({"name": "fix__greet", "arguments": {"who": "Ada"}});
+        let prompt = client.request("prompts/get", params).await;
+        let content = &prompt["result"]["messages"][0]["content"];
+        assert_eq!(content["text"], "Greet Ada.", "{prompt}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
 async fn question_of_a_server_reaches_the_client_in_each_pair_of_eras() {
     for upstream in [&[][..], &["--legacy"]] {
         let answer = json!({"action": "accept", "content": {"name": "Ada"}});
@@ -95,6 +155,29 @@ async fn question_of_a_server_reaches_the_client_in_each_pair_of_eras() {
         client.send(json!({"jsonrpc": "2.0", "id": form["id"], "result": answer})).await;
         let done = client.answer(id).await;
         assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("Ada"), "{done}");
+        client.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_entries_and_progress_that_a_server_sends_at_once_all_arrive_in_order() {
+    for era in [&[][..], &["--legacy"]] {
+        let mut client = Client::legacy(gateway([kit::stdio(era)]), json!({})).await;
+        for _ in 0..50 {
+            let params = json!({"name": "fix__log", "arguments": {"n": 5},
+                "_meta": {"progressToken": "p"}});
+            let done = client.request("tools/call", params).await;
+            assert_eq!(done["result"]["content"][0]["text"], "done", "{done}");
+            let notes: Vec<Value> = client.others.drain(..).collect();
+            let of = |method: &str, field: &str| -> Vec<f64> {
+                let notes = notes.iter().filter(|note| note["method"] == method);
+                notes.map(|note| note["params"][field].as_f64().unwrap()).collect()
+            };
+            assert_eq!(of("notifications/message", "data"), [1.0, 2.0, 3.0, 4.0, 5.0]);
+            let progress = of("notifications/progress", "progress");
+            assert_eq!(progress.len(), 5, "{progress:?}");
+            assert!(progress.is_sorted(), "{progress:?}");
+        }
         client.close().await;
     }
 }

@@ -1,6 +1,7 @@
 //! The MCP server against clients.
 
 mod approvals;
+mod attacks;
 mod calls;
 mod client;
 mod gateway;

@@ -5,7 +5,6 @@ use std::{
     ffi::{CStr, OsStr},
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Instant,
 };
 
@@ -34,7 +33,7 @@ type Identity = (u64, u64);
 /// What is searched, and where.
 pub(super) struct Search<'a> {
     pub(super) rules: &'a Rules,
-    pub(super) scope: &'a Arc<Scope>,
+    pub(super) scope: &'a Scope,
     pub(super) patterns: &'a [AbsolutePattern],
     /// Without symlinks.
     pub(super) roots: &'a [PathBuf],

@@ -203,10 +203,10 @@ fn of_path(deny: &str, path: &str) -> Decision {
     let rules = vec![rule(Decision::Allow, "read_file"), rule(Decision::Deny, deny)];
     let rules = Rules::new(rules, context).unwrap();
     let mut sample = Sample::new("read_file", json!({"path": path}));
-    sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
+    sample.scope = haft_core::Scope::from(haft_core::RunScope {
         working_directory: Path::new("/w").into(),
         ..haft_core::RunScope::default()
-    }));
+    });
     rules.judge_sample(&sample).decision
 }
 
@@ -450,9 +450,9 @@ proptest! {
             Made::Remote(..) => ("far", json!({})),
         };
         let mut sample = Sample::new(tool, arguments);
-        sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
+        sample.scope = haft_core::Scope::from(haft_core::RunScope {
             working_directory: Path::new("/w").into(),
-            ..haft_core::RunScope::default() }));
+            ..haft_core::RunScope::default() });
         let mut facts = sample.facts(&context);
         if let Made::Remote(source, tool) = &call {
             facts.names.remote = Some((source, tool));
@@ -473,10 +473,10 @@ fn judged(rules: &[(Decision, &str)], tool: &str, arguments: Value) -> Decision 
         PolicyContext { resolver: std::sync::Arc::new(Linked), ..PolicyContext::default() };
     let rules = Rules::new(rules, context).unwrap();
     let mut sample = Sample::new(tool, arguments);
-    sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
+    sample.scope = haft_core::Scope::from(haft_core::RunScope {
         working_directory: Path::new("/w").into(),
         ..haft_core::RunScope::default()
-    }));
+    });
     rules.judge_sample(&sample).decision
 }
 
@@ -563,8 +563,7 @@ fn label_deny_applies_to_all_worse_labels() {
         let mut sample = Sample::new("mail_send", json!({}));
         let (trust, confidentiality) = label;
         let label = Label { trust, confidentiality };
-        sample.scope =
-            std::sync::Arc::new(haft_core::Scope { label, ..haft_core::Scope::default() });
+        sample.scope = haft_core::Scope { label, ..haft_core::Scope::default() };
         let verdict = rules.judge_sample(&sample);
         assert_eq!(verdict.decision == Decision::Deny, denied, "{text}");
     }

@@ -45,10 +45,10 @@ fn judged(rules: &[(Decision, &str)], command: &str) -> Decision {
     };
     let rules = Rules::new(rules.collect(), context).unwrap();
     let mut sample = Sample::new("shell", json!({"command": command}));
-    sample.scope = Arc::new(haft_core::Scope::from(haft_core::RunScope {
+    sample.scope = haft_core::Scope::from(haft_core::RunScope {
         working_directory: Path::new("/w").into(),
         ..haft_core::RunScope::default()
-    }));
+    });
     rules.judge_sample(&sample).decision
 }
 
@@ -413,9 +413,9 @@ proptest! {
         let rules = Rules::new(vec![Rule::new(Deny, parsed)], context.clone()).unwrap();
         let command = format!("{starter}{rest}{ends}");
         let mut sample = Sample::new("shell", json!({"command": command}));
-        sample.scope = Arc::new(haft_core::Scope::from(haft_core::RunScope {
+        sample.scope = haft_core::Scope::from(haft_core::RunScope {
             working_directory: Path::new("/w").into(),
-            ..haft_core::RunScope::default() }));
+            ..haft_core::RunScope::default() });
         let facts = sample.facts(&context);
         if rules.applies(0, &facts).is_some() {
             prop_assert!(rules.deny.find(&facts, &rules.rules).contains(&0), "{pattern} {command}");

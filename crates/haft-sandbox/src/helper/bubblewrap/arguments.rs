@@ -53,7 +53,7 @@ impl Arguments {
         ] {
             self.push(option);
         }
-        if profile.network == Network::None {
+        if profile.network != Network::Host {
             self.push("--unshare-net");
         }
         self.mount("--ro-bind", Path::new("/"));

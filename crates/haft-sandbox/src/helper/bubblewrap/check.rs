@@ -26,7 +26,7 @@ pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), SetupE
     let own = namespaces_of_self()?;
     for (kind, outside) in &handover.namespaces {
         let is_shared = own.get(kind).is_none_or(|link| link == outside);
-        if is_shared && (kind != "net" || profile.network == Network::None) {
+        if is_shared && (kind != "net" || profile.network != Network::Host) {
             return Err(error(format!("the {kind} namespace is shared with the host")));
         }
     }

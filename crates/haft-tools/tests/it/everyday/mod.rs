@@ -184,6 +184,9 @@ async fn claude_code_rules_mean_what_its_documents_say_or_something_stricter() {
     let mut wrong = Vec::new();
     for line in include_str!("claude_rules.jsonl").lines() {
         let case: Value = serde_json::from_str(line).unwrap();
+        if case.get("tool").is_some() {
+            continue; // haft has no such tool; `haft explain` is tested with it
+        }
         let mut permissions =
             json!({"defaultMode": case.get("mode").cloned().unwrap_or(json!("default"))});
         for list in ["allow", "ask", "deny"] {

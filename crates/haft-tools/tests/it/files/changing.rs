@@ -291,27 +291,21 @@ impl Policy for Stopping {
 }
 
 impl FileRules for Stopping {
-    fn is_path_denied(&self, _: Operation, _: &Path, _: &Arc<Scope>) -> bool {
+    fn is_path_denied(&self, _: Operation, _: &Path, _: &Scope) -> bool {
         if self.checked.fetch_add(1, Ordering::Relaxed) + 1 == self.after {
             self.control.get().unwrap().abort();
         }
         false
     }
 
-    fn other_names(
-        &self,
-        _: Operation,
-        _: &Path,
-        _: &HardLinkedFile,
-        _: &Arc<Scope>,
-    ) -> OtherNames {
+    fn other_names(&self, _: Operation, _: &Path, _: &HardLinkedFile, _: &Scope) -> OtherNames {
         OtherNames::Allowed
     }
 
     fn denied_paths(
         &self,
         _: &[PathBuf],
-        _: &Arc<Scope>,
+        _: &Scope,
         _: &dyn Fn() -> Instant,
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         Ok(DeniedPaths::default())

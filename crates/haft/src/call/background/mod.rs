@@ -298,14 +298,14 @@ impl TurnCore {
         cx: &ToolContext,
         summary: &str,
     ) -> Result<Option<(Output, Reservation)>, Failure> {
-        let background = &self.inner.background;
-        let limit = self.inner.config.max_background;
+        let background = &self.run.inner.background;
+        let limit = self.run.inner.config.max_background;
         let has_reader = self.run.listens() && !cx.call_id().looks_nested();
         if !has_reader || limit == 0 || background.closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
         // Redacted before it is truncated: half a secret would not be recognized.
-        let (cleaned, _) = self.inner.redactor.sanitize_and_redact(summary);
+        let (cleaned, _) = self.run.inner.redactor.sanitize_and_redact(summary);
         let mut summary = cleaned.unwrap_or_else(|| summary.to_owned());
         summary.truncate(summary.floor_char_boundary(MAX_SUMMARY_BYTES));
         let mut all = background.lock();
@@ -331,7 +331,7 @@ impl TurnCore {
         background.count.fetch_add(1, Ordering::AcqRel);
         drop(all);
         let task = serde_json::to_value(entry.task(self.check_tool_name())).unwrap_or_default();
-        let reservation = Reservation { inner: Arc::clone(&self.inner), entry: Some(entry) };
+        let reservation = Reservation { inner: Arc::clone(&self.run.inner), entry: Some(entry) };
         Ok(Some((Output::json(task), reservation)))
     }
 
@@ -351,7 +351,7 @@ impl TurnCore {
             is_news && !std::mem::replace(&mut state.announced, true)
         };
         let Some(check_tool) = self.check_tool_name() else { return Vec::new() };
-        let own = self.inner.background.of(&self.run);
+        let own = self.run.inner.background.of(&self.run);
         let news = own.iter().filter(|entry| done(entry)).map(|entry| {
             let status = entry.task(None).status;
             format!(

@@ -47,8 +47,9 @@ pub(crate) fn begin(
     let admitted = permitted.validated();
     let outer = admitted.context();
     let (requested, name) = (outer.requested_name().clone(), outer.tool_name().clone());
-    let scope = Arc::clone(outer.scope());
-    let cx = ToolContext::new(scope, entry.call.clone(), requested, name, Arc::clone(turn) as _);
+    let scope = outer.scope().clone();
+    let cx = ToolContext::new(scope, entry.call.clone(), requested, name, Arc::clone(turn) as _)
+        .into_task();
     cx.start(admitted.profile().clone(), permitted.verdict().confined, None);
     let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.emit(|| Event::Deferred {
@@ -100,7 +101,7 @@ async fn run_task(
 ) {
     // The call is answered first: the rest runs as a task of its own.
     tokio::task::yield_now().await;
-    let inner = Arc::clone(&turn.inner);
+    let inner = Arc::clone(&turn.run.inner);
     let began = inner.clock.now();
     let outcome = run_body(&turn, &performed, began, body).await;
     let cx = &performed.cx;
@@ -163,7 +164,7 @@ async fn run_body(
     began: Instant,
     body: BoxFuture<'static, Outcome>,
 ) -> Outcome {
-    let (cx, inner) = (&performed.cx, &turn.inner);
+    let (cx, inner) = (&performed.cx, &turn.run.inner);
     let clock = &*inner.clock;
     let mut until = after(began, inner.config.background_ttl);
     if let Some(ledger) = &turn.run.ledger {

@@ -25,7 +25,7 @@ pub(crate) struct AttemptSpan {
 impl AttemptSpan {
     /// Starts an attempt; `None` without an observer and a subscriber.
     pub(crate) fn start(work: &Work<'_>) -> Option<Box<Self>> {
-        let inner = &work.turn.inner;
+        let inner = &work.turn.run.inner;
         if !inner.events.has_observer() && !is_traced() {
             return None;
         }
@@ -40,7 +40,7 @@ impl AttemptSpan {
 
     /// Records and emits how the attempt ended.
     pub(crate) fn end(self, work: &Work<'_>, outcome: &Outcome) {
-        let inner = &work.turn.inner;
+        let inner = &work.turn.run.inner;
         let took = inner.clock.now().saturating_duration_since(self.began);
         match outcome {
             Err(failure) => record_failure(&self.span, failure),
@@ -87,7 +87,7 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
-    let inner = &work.turn.inner;
+    let inner = &work.turn.run.inner;
     if !span.is_disabled() {
         record_verdict(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
     }

@@ -121,7 +121,7 @@ struct Timing {
 impl Timing {
     fn of(work: &Work<'_>) -> Self {
         let own = work.limits().and_then(|limits| limits.timeout);
-        let config = &work.turn.inner.config;
+        let config = &work.turn.run.inner.config;
         Self {
             timeout: own.or(work.entry.spec().timeout).unwrap_or(config.timeout),
             deadline: work.deadline,
@@ -138,7 +138,7 @@ async fn supervise(
     timing: Timing,
     body: BoxFuture<'static, Outcome>,
 ) -> Attempt {
-    let clock = &*turn.inner.clock;
+    let clock = &*turn.run.inner.clock;
     let timeout = after(clock.now(), timing.timeout);
     let mut body = AssertUnwindSafe(body).catch_unwind();
     let stop = tokio::select! {
@@ -152,7 +152,7 @@ async fn supervise(
     turn.stop_body(&cx, stop.code(), stop.message());
     // A body that waits for a nested call resumes only after the grace period of that call.
     let periods = if cx.nested_calls() > 0 { 2 } else { 1 };
-    match timed(clock, turn.inner.config.grace * periods, &mut body).await {
+    match timed(clock, turn.run.inner.config.grace * periods, &mut body).await {
         Some(ended) => Attempt::Yielded(ended, stop),
         None => Attempt::GivenUp(stop),
     }

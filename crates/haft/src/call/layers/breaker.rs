@@ -15,12 +15,12 @@ const MAX_ERROR_SOURCES: usize = 16;
 
 /// Lets a call start if the circuit of its tool is closed or may be probed.
 pub(super) fn begin(work: &Work<'_>) -> Result<Option<Trial>, Failure> {
-    let Some(terms) = &work.turn.inner.config.breaker else { return Ok(None) };
+    let Some(terms) = &work.turn.run.inner.config.breaker else { return Ok(None) };
     let circuit = &work.entry.layers().circuit;
     if circuit.is_quiet() {
         return Ok(None);
     }
-    circuit.begin(terms, work.turn.inner.clock.now()).map_err(|wait| {
+    circuit.begin(terms, work.turn.run.inner.clock.now()).map_err(|wait| {
         let (tool, wait_words) = (work.cx.tool_name(), in_words(wait));
         Failure::new(
             FailureCode::CircuitOpen,
@@ -34,13 +34,13 @@ pub(super) fn begin(work: &Work<'_>) -> Result<Option<Trial>, Failure> {
 /// Notes how a call ended.
 #[inline(always)]
 pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial>) {
-    let Some(terms) = &work.turn.inner.config.breaker else { return };
+    let Some(terms) = &work.turn.run.inner.config.breaker else { return };
     let circuit = &work.entry.layers().circuit;
     match outcome {
         Ok(_) if circuit.is_quiet() => {}
         Ok(_) => circuit.works(),
         Err(failure) if is_trouble(work.entry.spec(), failure) => {
-            if circuit.fails(terms, trial, work.turn.inner.clock.now()) {
+            if circuit.fails(terms, trial, work.turn.run.inner.clock.now()) {
                 work.turn.emit(|| Event::CircuitOpened {
                     tool: work.entry.registered().clone(),
                     failures: if trial.is_some() { 1 } else { terms.failures },

@@ -45,7 +45,7 @@ impl Pending {
                 body.poll(task).map(|(attempt, span)| ExecuteInput::Body(attempt, span))
             }
             Self::Wait(wait, since) => wait.as_mut().poll(task).map(|waited| {
-                let now = work.turn.inner.clock.now();
+                let now = work.turn.run.inner.clock.now();
                 ExecuteInput::Waited(waited, now.saturating_duration_since(*since))
             }),
         }
@@ -89,8 +89,8 @@ pub(crate) fn poll_execution(
 
 fn begin(work: &Work<'_>, need: ExecuteNeed) -> Pending {
     let turn = Arc::clone(work.turn);
-    let clock = Arc::clone(&turn.inner.clock);
-    let since = || work.turn.inner.clock.now();
+    let clock = Arc::clone(&turn.run.inner.clock);
+    let since = || work.turn.run.inner.clock.now();
     match need {
         ExecuteNeed::Flight(flight) => {
             let wait = async move { flight.wait().await };

@@ -209,7 +209,7 @@ impl ExecuteMachine {
     #[inline(always)]
     fn acquire(&mut self, work: &Work<'_>, from: Limiter) -> ExecuteStep {
         if from == Limiter::Runtime
-            && let Some(rate) = &work.turn.inner.layers.rate
+            && let Some(rate) = &work.turn.run.inner.layers.rate
             && let Some(step) = self.take_token(work, rate, Limiter::Runtime)
         {
             return step;
@@ -230,7 +230,7 @@ impl ExecuteMachine {
         rate: &Arc<RateLimiter>,
         limiter: Limiter,
     ) -> Option<ExecuteStep> {
-        match rate.acquire(work.turn.inner.clock.now(), work.deadline) {
+        match rate.acquire(work.turn.run.inner.clock.now(), work.deadline) {
             Acquire::Passed => None,
             Acquire::Wait(slot) => {
                 self.phase = Phase::Rate(limiter);
@@ -289,7 +289,7 @@ impl ExecuteMachine {
         let Some(wait) = retry::delay(work, policy, self.attempt, &failure) else {
             return self.end(work, Err(failure));
         };
-        let until = after(work.turn.inner.clock.now(), wait);
+        let until = after(work.turn.run.inner.clock.now(), wait);
         if until >= work.deadline {
             return self.end(work, Err(failure));
         }
@@ -345,7 +345,7 @@ impl ExecuteMachine {
 /// Returns the runtime's token, if the tool's limiter refused the call after it.
 fn return_token(work: &Work<'_>, refused_by: Limiter) {
     if refused_by == Limiter::Tool
-        && let Some(all) = &work.turn.inner.layers.rate
+        && let Some(all) = &work.turn.run.inner.layers.rate
     {
         all.give_back();
     }

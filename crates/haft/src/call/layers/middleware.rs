@@ -217,7 +217,7 @@ impl Trail<'_> {
 /// Runs a call through all middleware of its tool.
 pub(crate) async fn around(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let trail = Trail { work, course: Mutex::new(std::mem::take(course)) };
-    let outcome = level(&work.turn.inner.middleware, &trail, first).await;
+    let outcome = level(&work.turn.run.inner.middleware, &trail, first).await;
     *course = std::mem::take(&mut *trail.course());
     outcome
 }
@@ -270,7 +270,7 @@ async fn run_one<'a>(
     first: Args,
 ) -> Outcome {
     let work = trail.work;
-    let frame = Arc::new(Frame::new(work.turn.inner.clock.now()));
+    let frame = Arc::new(Frame::new(work.turn.run.inner.clock.now()));
     let next = Next { rest, trail, first, frame: Arc::clone(&frame) };
     // Making the future runs the host's code too, so it happens under the watch.
     let call = async { own.middleware.call(work.permitted, next).await };

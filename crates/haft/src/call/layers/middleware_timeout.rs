@@ -42,7 +42,7 @@ pub(super) async fn watched(
     if let Poll::Ready(ended) = once(call.as_mut()).await {
         return Said::Ended(ended);
     }
-    let (clock, grace) = (&*work.turn.inner.clock, work.turn.inner.config.grace);
+    let (clock, grace) = (&*work.turn.run.inner.clock, work.turn.run.inner.config.grace);
     let mut stop = pin!(stopped(work));
     let mut stopping: Option<(Failure, Instant)> = None;
     let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
@@ -89,7 +89,7 @@ async fn stopped(work: &Work<'_>) -> Failure {
         biased;
         () = cx.cancelled() => turn.why_stopped(cx),
         () = turn.interrupted(cx), if yields_to_interrupt(work) => turn.why_stopped(cx),
-        () = turn.inner.clock.sleep_until(*deadline) => {
+        () = turn.run.inner.clock.sleep_until(*deadline) => {
             let late = "the deadline of the call passed and it was cancelled";
             turn.stop_body(cx, FailureCode::DeadlinePassed, late);
             Failure::new(FailureCode::DeadlinePassed, late)

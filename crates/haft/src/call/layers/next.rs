@@ -171,7 +171,7 @@ impl<'a> Going<'a> {
     }
 
     fn now(&self) -> Instant {
-        self.work.turn.inner.clock.now()
+        self.work.turn.run.inner.clock.now()
     }
 }
 

@@ -23,7 +23,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Returns the retry policy of a call; `None` if it has one attempt.
 pub(super) fn policy<'a>(work: &Work<'a>) -> Option<&'a RetryPolicy> {
     let own = work.limits().and_then(|limits| limits.retry.as_ref());
-    let policy = own.or(work.entry.spec().retry.as_ref()).or(work.turn.inner.config.retry.as_ref());
+    let policy =
+        own.or(work.entry.spec().retry.as_ref()).or(work.turn.run.inner.config.retry.as_ref());
     policy.filter(|policy| policy.max_attempts > 1)
 }
 
@@ -40,7 +41,7 @@ pub(super) fn delay(
     }
     Some(match failure.retry_after() {
         Some(time) => time.min(MAX_RETRY_AFTER),
-        None => policy.delay(attempt, work.turn.inner.layers.chance(work.cx, attempt)),
+        None => policy.delay(attempt, work.turn.run.inner.layers.chance(work.cx, attempt)),
     })
 }
 
@@ -48,7 +49,8 @@ pub(super) fn delay(
 /// author's own code does not answer twice alike.
 pub(super) fn decode(work: &Work<'_>) -> Result<Args, Failure> {
     let json = work.permitted.validated().arguments();
-    if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry.secret_user(), json)?
+    if let Some(args) =
+        secrets::resolve(&work.turn.run.inner.redactor, work.entry.secret_user(), json)?
     {
         return Ok(args);
     }

@@ -84,7 +84,7 @@ impl CallMachine {
             Ok(Authorization::Ask(call, assessment)) => match queued {
                 Some(queued) => self.open_approval(turn, (call, assessment), queued),
                 None => {
-                    let since = turn.inner.clock.now();
+                    let since = turn.run.inner.clock.now();
                     self.ask(turn, (call, assessment), since, false)
                 }
             },

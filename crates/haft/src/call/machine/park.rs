@@ -34,6 +34,7 @@ const VERSION: u32 = 1;
 pub(crate) struct Resume {
     phase: ParkedPhase,
     round: u8,
+    counted: bool,
     grant: Option<String>,
     notes: Vec<String>,
 }
@@ -57,7 +58,8 @@ impl CallMachine {
                 false => self.round_later(turn, call),
             };
         };
-        let Resume { phase, round, grant, notes } = *resume;
+        let Resume { phase, round, counted, grant, notes } = *resume;
+        self.record.is_counted = counted;
         notes.into_iter().for_each(|note| self.record.notes.add_text(note));
         self.round = round;
         if turn.is_parking() {
@@ -70,7 +72,8 @@ impl CallMachine {
             return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
         }
         if grant.is_some() {
-            self.resume = Some(Box::new(Resume { phase, round, grant, notes: Vec::new() }));
+            let notes = Vec::new();
+            self.resume = Some(Box::new(Resume { phase, round, counted, grant, notes }));
         }
         self.authorize(turn, call, None)
     }
@@ -97,7 +100,7 @@ impl CallMachine {
             Decision::NeedInput(_) => ParkedPhase::Input,
             _ => ParkedPhase::Approval,
         };
-        let question = turn.inner.redactor.text(&verdict.reason).into_owned();
+        let question = turn.run.inner.redactor.text(&verdict.reason).into_owned();
         self.park(turn, call, (phase, Some(question)), None)
     }
 
@@ -109,7 +112,7 @@ impl CallMachine {
     ) -> Step {
         let call = call.validated();
         let grant = authorize::bind(turn, call)
-            .map(|binding| turn.inner.approvals.grants.issue_once(&binding, LIFETIME));
+            .map(|binding| turn.run.inner.approvals.grants.issue_once(&binding, LIFETIME));
         match grant {
             Ok(grant) => self.park(turn, call, (ParkedPhase::Locks, None), Some(grant)),
             Err(failure) => self.outcome_of(turn, Err(failure)),
@@ -136,6 +139,7 @@ impl CallMachine {
             arguments: Value::clone(call.arguments()),
             phase,
             round: self.round,
+            counted: self.record.is_counted,
             question,
             grant,
             repairs: call.repairs().to_vec(),
@@ -146,12 +150,12 @@ impl CallMachine {
             notes: self.record.notes.take_texts(),
             overrides: call.limits().cloned(),
         };
-        let seal = turn.inner.approvals.grants.seal(&state, LIFETIME);
+        let seal = turn.run.inner.approvals.grants.seal(&state, LIFETIME);
         if let Some(reservation) = self.record.reservation.take() {
-            reservation.settle(false, 0, &turn.inner.events);
+            reservation.settle(false, 0, &turn.run.inner.events);
         }
         turn.emit_parked(cx, phase);
-        let (config, nonces) = (&turn.inner.config, &turn.inner.nonces);
+        let (config, nonces) = (&turn.run.inner.config, &turn.run.inner.nonces);
         let parked = ParkedCall { state, seal };
         Step::Done(BoxedResult::new(ToolResult::of_parked(config, nonces, parked)))
     }
@@ -170,13 +174,14 @@ pub(crate) struct Restored {
 pub(crate) fn restore(turn: &Arc<TurnCore>, parked: ParkedCall) -> Restored {
     let ParkedCall { state, seal } = parked;
     // The turn in which the model made the call is part of what an approval is bound to.
-    let scope = Arc::new(Scope { cycle: state.cycle, ..Scope::clone(&turn.scope) });
+    let scope = Scope { cycle: state.cycle, ..turn.scope.clone() };
     let (id, requested_name) = (state.call.clone(), state.requested_name.clone());
     let (name, host) = (state.tool_name.clone(), Arc::clone(turn) as _);
     let cx = ToolContext::new(scope, id.clone(), requested_name.clone(), name, host);
     let resume = Box::new(Resume {
         phase: state.phase,
         round: state.round,
+        counted: state.counted,
         grant: state.grant.clone(),
         notes: state.notes.clone(),
     });
@@ -198,7 +203,7 @@ fn validate_restored(
     if tool.hash() != state.definition {
         return Err(authorize::redefined());
     }
-    let grants = &turn.inner.approvals.grants;
+    let grants = &turn.run.inner.approvals.grants;
     let opened = grants.open_sealed(&state, seal);
     opened.map_err(|error| refused(&error.to_string()))?;
     let terms = Terms { limit: usize::MAX, repair: RepairPolicy::Off, ..turn.terms() };

@@ -10,7 +10,8 @@ use super::*;
 impl Hub {
     fn say(&self, event: Event) {
         let who = EventSource::of(&haft_core::Scope::default());
-        let _emitted = self.emit(&crate::clock::ManualClock::new(), who, event);
+        let (clock, rank) = (crate::clock::ManualClock::new(), Rank::of(&event));
+        let _emitted = self.emit(&clock, who, rank, &mut Some(event));
     }
 }
 

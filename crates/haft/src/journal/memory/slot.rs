@@ -86,10 +86,10 @@ impl Slot {
         if !Arc::ptr_eq(&self.agent_path, &scope.agent_path) {
             self.agent_path = Arc::clone(&scope.agent_path);
         }
-        self.run.clone_from(&scope.run);
-        self.call.clone_from(call.call_id());
-        self.requested_name.clone_from(call.requested_name());
-        self.tool_name.clone_from(call.tool_name());
+        self.run = scope.run.clone();
+        self.call = call.call_id().clone();
+        self.requested_name = call.requested_name().clone();
+        self.tool_name = call.tool_name().clone();
         (self.cycle, self.depth) = (scope.cycle, scope.depth);
         (self.began, self.anchor) = (began, anchor);
     }

@@ -176,7 +176,7 @@ impl Drop for FlightMember {
 
 /// Looks a call up: it has a result, waits for one, or computes one.
 pub(super) fn look_up(work: &Work<'_>, cache: &Cache, stats: &mut ExecutionStats) -> Cached {
-    let inner = &work.turn.inner;
+    let inner = &work.turn.run.inner;
     let Some(parts) = key_parts(work, cache) else { return Cached::Compute(None) };
     let key = Key::new(parts, &inner.layers.cache.hasher);
     let may_join = if work.cx.depth() == 0 { MayJoin::Yes } else { MayJoin::No };
@@ -228,7 +228,7 @@ pub(super) fn store(
         // The result of a cancelled body may be incomplete. A task is for the run that made it.
         Ok(_) if was_cancelled || work.cx.is_cancelled() || work.cx.has_background_task() => {}
         Ok(output) => {
-            let now = work.turn.inner.clock.now();
+            let now = work.turn.run.inner.clock.now();
             member.computed(output, work.cx.nested_label(), now, cache.ttl);
         }
         Err(failure) if is_failure_of_the_body(work, failure) => {

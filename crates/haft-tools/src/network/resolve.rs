@@ -1,7 +1,7 @@
 //! DNS resolution, the only path from a host name to addresses (SSRF, DNS rebinding).
 //!
-//! INVARIANT: the HTTP client has no resolver of its own. It connects to the addresses checked
-//! here, and every lookup is checked again.
+//! INVARIANT: neither the HTTP client nor the proxy has a resolver of its own. They connect to the
+//! addresses checked here, and every lookup is checked again.
 
 use std::{
     fmt, io,
@@ -12,7 +12,7 @@ use std::{
 use haft_core::{BoxFuture, Failure, RetryHint};
 use url::Host;
 
-use super::target::{Sites, Target};
+use super::sites::Sites;
 
 /// Maximum number of addresses of one name.
 const MAX_ADDRESSES: usize = 16;
@@ -42,12 +42,12 @@ impl Resolve for SystemResolver {
 ///
 /// FAIL CLOSED: one non-public address among public ones refuses all, because the choice among them
 /// is arbitrary. A failed or empty lookup is refused too.
-pub(super) async fn checked(
-    target: &Target,
+pub(crate) async fn checked(
+    host: &Host<String>,
+    port: u16,
     sites: &Sites,
     resolver: &dyn Resolve,
 ) -> Result<Vec<SocketAddr>, Failure> {
-    let (host, port) = (target.host(), target.port());
     let mut addresses = match host {
         Host::Ipv4(address) => vec![(*address).into()],
         Host::Ipv6(address) => vec![(*address).into()],

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the host program may open a range by allowing a site in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// Own servers of the operator. An allowed name may resolve to it.
     Private,
     /// No name may resolve to it, allowed or not.
@@ -17,11 +17,11 @@ pub(super) enum Reach {
 
 /// A refused range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
+pub(crate) struct Range {
     /// Kind of address, as part of a sentence: "a loopback address".
-    pub(super) what: &'static str,
+    pub(crate) what: &'static str,
     /// Whether an allowed name may resolve to it.
-    pub(super) reach: Reach,
+    pub(crate) reach: Reach,
 }
 
 const fn private(what: &'static str) -> Range {
@@ -78,7 +78,7 @@ const V6: [(Ipv6Addr, u32, Range); 20] = [
 ];
 
 /// Returns the refused range of an address; `None` for a public address.
-pub(super) fn range(address: IpAddr) -> Option<Range> {
+pub(crate) fn range(address: IpAddr) -> Option<Range> {
     match address {
         IpAddr::V4(address) => v4(address),
         IpAddr::V6(address) => v6(address),

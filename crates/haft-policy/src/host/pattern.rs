@@ -3,14 +3,12 @@
 
 use std::net::Ipv6Addr;
 
-use crate::{
-    facts::host::plain,
-    glob::{Glob, Style},
-};
+use super::plain;
+use crate::glob::{Glob, Style};
 
 /// A pattern over hosts.
 #[derive(Debug, Clone)]
-pub(super) struct HostPattern {
+pub(crate) struct HostPattern {
     text: String,
     shape: Shape,
     /// The suffix of every host that matches, label by label.
@@ -26,7 +24,7 @@ enum Shape {
 
 impl HostPattern {
     /// Parses a pattern; fails with the offset, the message and a hint.
-    pub(super) fn parse(text: &str) -> Result<Self, (usize, String, String)> {
+    pub(crate) fn parse(text: &str) -> Result<Self, (usize, String, String)> {
         let wrong =
             |at: usize, message: &str, hint: &str| Err((at, message.to_owned(), hint.to_owned()));
         let lower = text.to_ascii_lowercase();
@@ -75,17 +73,17 @@ impl HostPattern {
         Ok(Self { text: text.to_owned(), shape: Shape::Labels { below, labels }, ending })
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Returns the suffix of every host that matches; may be empty.
-    pub(super) fn ending(&self) -> &str {
+    pub(crate) fn ending(&self) -> &str {
         &self.ending
     }
 
     /// Returns whether it certainly matches all that the other matches.
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    pub(crate) fn covers(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (Shape::Any, _) => true,
             (Shape::Number(own), Shape::Number(other)) => own == other,
@@ -106,7 +104,7 @@ impl HostPattern {
     }
 
     /// Returns whether certainly no host matches both.
-    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
+    pub(crate) fn is_disjoint(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (Shape::Any, _) | (_, Shape::Any) => false,
             (Shape::Number(own), Shape::Number(other)) => own != other,
@@ -125,7 +123,7 @@ impl HostPattern {
     }
 
     /// Returns whether a typed host matches.
-    pub(super) fn matches(&self, host: &str) -> bool {
+    pub(crate) fn matches(&self, host: &str) -> bool {
         match &self.shape {
             Shape::Any => true,
             Shape::Number(number) => number == host,

@@ -3,9 +3,13 @@
 //! FAIL CLOSED: if two URL parsers could disagree about the host, it is an error, and callers take
 //! the strict side.
 
+mod pattern;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fluent_uri::Uri;
+
+pub(crate) use self::pattern::HostPattern;
 
 /// The longest DNS name.
 const MAX_HOST_BYTES: usize = 253;
