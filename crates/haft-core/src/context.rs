@@ -50,7 +50,8 @@ use crate::{
 pub struct ToolContext(Arc<Inner>);
 
 struct Inner {
-    scope: Scope,
+    /// The scope of a call that differs from that of its turn: a nested or a resumed call.
+    own_scope: Option<Box<Scope>>,
     id: CallId,
     requested_name: ToolName,
     tool_name: ToolName,
@@ -110,37 +111,40 @@ impl ToolContext {
     /// Returns the facts of the run.
     #[must_use]
     pub fn scope(&self) -> &Scope {
-        &self.0.scope
+        match &self.0.own_scope {
+            Some(scope) => scope,
+            None => self.0.host.scope(),
+        }
     }
 
     /// Returns the run's id.
     #[must_use]
     pub fn run_id(&self) -> &RunId {
-        &self.0.scope.run
+        &self.scope().run
     }
 
     /// Returns the session's id.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
-        self.0.scope.session.as_deref()
+        self.scope().session.as_deref()
     }
 
     /// Returns the agent's id.
     #[must_use]
     pub fn agent_id(&self) -> Option<&str> {
-        self.0.scope.agent.as_deref()
+        self.scope().agent.as_deref()
     }
 
     /// Returns the user's id.
     #[must_use]
     pub fn user_id(&self) -> Option<&str> {
-        self.0.scope.user.as_deref()
+        self.scope().user.as_deref()
     }
 
     /// Returns the request's id.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.0.scope.request.as_deref()
+        self.scope().request.as_deref()
     }
 
     /// Returns this call's id.
@@ -164,31 +168,31 @@ impl ToolContext {
     /// Returns the agents above this call, outermost first.
     #[must_use]
     pub fn agent_path(&self) -> &[String] {
-        &self.0.scope.agent_path
+        &self.scope().agent_path
     }
 
     /// Returns how deep this call is nested: 0 at the top.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.0.scope.depth
+        self.scope().depth
     }
 
     /// Returns where relative paths start.
     #[must_use]
     pub fn working_directory(&self) -> &Path {
-        &self.0.scope.working_directory
+        &self.scope().working_directory
     }
 
     /// Returns the host's metadata for this run, read-only.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
-        Metadata(&self.0.scope.metadata)
+        Metadata(&self.scope().metadata)
     }
 
     /// Returns the taint label of the run when this turn began: the join of all it had read.
     #[must_use]
     pub fn label(&self) -> Label {
-        self.0.scope.label
+        self.scope().label
     }
 
     /// Returns what is left of the budget, right now.
@@ -234,7 +238,7 @@ impl ToolContext {
     /// Returns the map that all tools of the run share.
     #[must_use]
     pub fn shared(&self) -> &SharedMap {
-        &self.0.scope.shared
+        &self.scope().shared
     }
 
     /// Returns a value of the runtime.
@@ -242,7 +246,7 @@ impl ToolContext {
     /// # Errors
     /// Fails if the host supplied none. For a declared dependency that is a build error instead.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>, Failure> {
-        self.0.scope.state.get().map(State).ok_or_else(|| missing::<T>("state"))
+        self.scope().state.get().map(State).ok_or_else(|| missing::<T>("state"))
     }
 
     /// Returns a value the host supplied for this run.
@@ -250,7 +254,7 @@ impl ToolContext {
     /// # Errors
     /// Fails if the host supplied none. A tool that declares the dependency is not offered then.
     pub fn run_state<T: Send + Sync + 'static>(&self) -> Result<RunState<T>, Failure> {
-        self.0.scope.run_state.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
+        self.scope().run_state.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
     }
 
     /// Returns the deadline of this call, on the host's clock. `None` before authorization.
@@ -277,7 +281,7 @@ impl ToolContext {
     /// Returns the idempotency key: the same for every attempt at this call, and for no other call.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
-        let scope = &self.0.scope;
+        let scope = self.scope();
         format!("{}/{}/{}/{}", scope.run, scope.cycle, scope.depth, self.0.id)
     }
 
@@ -374,7 +378,7 @@ fn missing<T>(what: &str) -> Failure {
 impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext")
-            .field("run", &self.0.scope.run)
+            .field("run", &self.scope().run)
             .field("call", &self.0.id)
             .field("tool", &self.0.tool_name)
             .finish_non_exhaustive()

@@ -213,11 +213,14 @@ impl TaintTracker {
             return;
         }
         let bit = 1 << (reading.label.trust as u16 * 3 + reading.label.confidentiality as u16);
-        if !is_bad(reading.label) && self.labels_read.load(Ordering::Acquire) & bit != 0 {
+        let was_read = self.labels_read.load(Ordering::Acquire) & bit != 0;
+        if was_read && !is_bad(reading.label) {
             return;
         }
         self.read_new(reading, text);
-        self.labels_read.fetch_or(bit, Ordering::Release);
+        if !was_read {
+            self.labels_read.fetch_or(bit, Ordering::Release);
+        }
     }
 
     /// Records a result whose label may be new, or whose text is kept.

@@ -14,13 +14,16 @@ use serde_json::Value;
 use super::{TaskSlot, ToolContext};
 use crate::{
     BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
-    HardLinkedFile, Operation, OtherNames, Output, Progress, RemainingBudget, Secret, ToolSpec,
+    HardLinkedFile, Operation, OtherNames, Output, Progress, RemainingBudget, Scope, Secret,
+    ToolSpec,
 };
 
 /// What the runtime provides to a body. Authors use it only through [`ToolContext`].
 pub trait Host: Send + Sync + 'static {
     /// Returns the current time of the runtime's clock.
     fn now(&self) -> Instant;
+    /// Returns what its calls can read about their run. A call may have a scope of its own.
+    fn scope(&self) -> &Scope;
     /// Runs a nested call through the whole pipeline, from validation to result.
     fn call(
         self: Arc<Self>,

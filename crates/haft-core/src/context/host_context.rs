@@ -33,15 +33,13 @@ mod sealed {
 ///
 /// It is implemented for `ToolContext` and cannot be implemented for other types.
 pub trait HostContext: sealed::Sealed + Sized {
-    /// Makes the context of one call.
+    /// Makes the context of one call, with the scope of its host.
     #[must_use]
-    fn new(
-        scope: Scope,
-        id: CallId,
-        requested_name: ToolName,
-        tool_name: ToolName,
-        host: Arc<dyn Host>,
-    ) -> Self;
+    fn new(id: CallId, requested_name: ToolName, tool_name: ToolName, host: Arc<dyn Host>) -> Self;
+
+    /// Gives the call a scope of its own. The context must be new.
+    #[must_use]
+    fn with_scope(self, scope: Scope) -> Self;
 
     /// Makes this the context of background work, which outlives its turn. It must be new.
     #[must_use]
@@ -155,15 +153,17 @@ pub trait HostContext: sealed::Sealed + Sized {
         self.tool_context().call_state().lease.is_running()
     }
 
-    /// Ends the call: no new work starts under it. If some of its work still runs, `abandon` is
-    /// called and `held` is kept until that work ends. A body that could not be cancelled keeps its
-    /// locks this way.
-    fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
+    /// Ends the call: no new work starts under it. Returns what it held, to be released. If some of
+    /// its work still runs, what `abandon` returns is kept until that work ends instead. A body
+    /// that could not be cancelled keeps its locks this way.
+    #[must_use]
+    fn close<T, K: Any + Send>(&self, held: T, abandon: impl FnOnce(T) -> K) -> Option<T> {
         let call = self.tool_context().call_state();
-        if call.lease.end() {
-            abandon(&held);
-            call.rare().kept.keep(Box::new(held), &call.lease);
+        if !call.lease.end() {
+            return Some(held);
         }
+        call.rare().kept.keep(Box::new(abandon(held)), &call.lease);
+        None
     }
 
     /// Returns whether the call has ended.
@@ -301,7 +301,7 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Returns which turn of the run this is, from 1.
     #[must_use]
     fn cycle(&self) -> u32 {
-        self.tool_context().0.scope.cycle
+        self.tool_context().scope().cycle
     }
 
     /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
@@ -335,15 +335,9 @@ pub trait HostContext: sealed::Sealed + Sized {
 }
 
 impl HostContext for ToolContext {
-    fn new(
-        scope: Scope,
-        id: CallId,
-        requested_name: ToolName,
-        tool_name: ToolName,
-        host: Arc<dyn Host>,
-    ) -> Self {
+    fn new(id: CallId, requested_name: ToolName, tool_name: ToolName, host: Arc<dyn Host>) -> Self {
         Self(Arc::new(Inner {
-            scope,
+            own_scope: None,
             id,
             requested_name,
             tool_name,
@@ -362,6 +356,13 @@ impl HostContext for ToolContext {
         }))
     }
 
+    fn with_scope(mut self, scope: Scope) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.own_scope = Some(Box::new(scope));
+        }
+        self
+    }
+
     fn into_task(mut self) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.is_task = true;
@@ -378,9 +379,9 @@ impl HostContext for ToolContext {
         let whole = self.0.attempt_of.clone().unwrap_or_else(|| self.clone());
         let (requested_name, tool_name) = (call.requested_name.clone(), call.tool_name.clone());
         let host = Arc::clone(&call.host);
-        let (scope, id) = (call.scope.clone(), call.id.clone());
-        let mut made = Self::new(scope, id, requested_name, tool_name, host);
+        let mut made = Self::new(call.id.clone(), requested_name, tool_name, host);
         if let Some(inner) = Arc::get_mut(&mut made.0) {
+            inner.own_scope = call.own_scope.clone();
             inner.attempt = AtomicU32::new(attempt);
             inner.attempt_of = Some(whole);
         }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 #[derive(Default)]
 pub(crate) struct Quiet {
+    pub(crate) scope: Scope,
     pub(crate) notes: Mutex<Vec<Progress>>,
 }
 
@@ -21,6 +22,10 @@ impl Host for Quiet {
     #[expect(clippy::disallowed_methods, reason = "no test depends on the time")]
     fn now(&self) -> Instant {
         Instant::now()
+    }
+
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     fn call(
@@ -51,13 +56,8 @@ pub(crate) fn cx() -> ToolContext {
 
 /// Makes the context of a call in this scope.
 pub(crate) fn cx_of(scope: Scope, host: Arc<Quiet>) -> ToolContext {
-    ToolContext::new(
-        scope,
-        CallId::from("call"),
-        ToolName::from("tool"),
-        ToolName::from("tool"),
-        host,
-    )
+    ToolContext::new(CallId::from("call"), ToolName::from("tool"), ToolName::from("tool"), host)
+        .with_scope(scope)
 }
 
 /// Returns the only tool.

@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Instant};
 
 use haft_core::{
-    CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext, ToolName,
+    CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext,
     host::{HostContext, RunningWork},
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -30,10 +30,22 @@ pub(crate) struct CallLocks(Locks);
 /// What a body that could not be cancelled goes on holding.
 #[derive(Default)]
 struct Locks {
-    /// The concurrency slot, and the lock that separates concurrency classes within the run.
-    class: Option<LockGuard<ConcurrencySlot>>,
+    class: ClassLock,
     /// What few calls hold. A box, because the locks are moved with the call.
     more: Option<Box<MoreLocks>>,
+}
+
+/// The lock that separates concurrency classes within the run.
+#[derive(Default)]
+enum ClassLock {
+    /// A nested call works under the lock of its parent.
+    #[default]
+    None,
+    /// A counted reader of a turn that needs no concurrency slots. It has no reference to the turn,
+    /// so `LockedCall` releases it.
+    Counted,
+    /// The lock, and the concurrency slot.
+    Guard(LockGuard<ConcurrencySlot>),
 }
 
 /// What few calls hold.
@@ -48,13 +60,30 @@ struct MoreLocks {
 impl Locks {
     /// Marks the locks as held by a body that no call waits for any more. The concurrency slot is
     /// free from now on.
-    fn abandon(&self, tool: &ToolName) {
-        if let Some(class) = &self.class {
-            class.abandon(tool);
+    fn abandon(mut self, cx: &ToolContext) -> Self {
+        if let ClassLock::Counted = self.class
+            && let Some(turn) = cx.host().and_then(|host| host.downcast::<TurnCore>().ok())
+        {
+            self.class =
+                ClassLock::Guard(LockGuard::of_counted_reader(ConcurrencySlot::unneeded(turn)));
+        }
+        if let ClassLock::Guard(class) = &self.class {
+            class.abandon(cx.tool_name());
             class.owner().iter().for_each(|slot| slot.release());
         }
         if let Some(keys) = self.more.as_ref().and_then(|more| more.keys.as_ref()) {
-            keys.abandon(tool);
+            keys.abandon(cx.tool_name());
+        }
+        self
+    }
+
+    /// Releases the locks.
+    #[inline(always)]
+    fn release(self, cx: &ToolContext) {
+        if let ClassLock::Counted = self.class
+            && let Some(turn) = cx.service::<TurnCore>()
+        {
+            turn.run.locks.release_reader();
         }
     }
 }
@@ -105,7 +134,9 @@ impl LockedCall {
     pub(super) fn release(&mut self) {
         if let Some(CallLocks(locks)) = self.locks.take() {
             let cx = self.call.validated().context();
-            cx.close(locks, |locks| locks.abandon(cx.tool_name()));
+            if let Some(locks) = cx.close(locks, |locks| locks.abandon(cx)) {
+                locks.release(cx);
+            }
         }
     }
 }
@@ -116,20 +147,39 @@ impl Drop for LockedCall {
     }
 }
 
-/// Acquires everything, if the call need not wait for anything.
+/// Acquires everything, if the call need not wait for anything. Otherwise returns the call.
 #[inline(always)]
-pub(crate) fn try_acquire(
+pub(super) fn try_acquire(
     turn: &Arc<TurnCore>,
-    call: &ValidatedCall,
+    call: AuthorizedCall,
     parent: Option<&Parent>,
-) -> Option<CallLocks> {
-    let (tool, profile, cx) = (call.tool(), call.profile(), call.context());
+) -> Result<LockedCall, AuthorizedCall> {
+    let validated = call.validated();
+    let (tool, profile, cx) = (validated.tool(), validated.profile(), validated.context());
     let is_plain = parent.is_none() && tool.slots().is_none() && profile.keys.is_empty();
     if !is_plain || turn.is_stopped(cx) {
-        return None;
+        return Err(call);
     }
+    let class = if turn.slots.are_sufficient() && turn.run.locks.try_count_reader(profile) {
+        ClassLock::Counted
+    } else {
+        match class_lock(turn, profile, cx) {
+            Some(guard) => ClassLock::Guard(guard),
+            None => return Err(call),
+        }
+    };
+    Ok(LockedCall::new(call, CallLocks(Locks { class, more: None })))
+}
+
+/// Takes a concurrency slot and the class lock, if both are free.
+#[inline(never)]
+fn class_lock(
+    turn: &Arc<TurnCore>,
+    profile: &CallProfile,
+    cx: &ToolContext,
+) -> Option<LockGuard<ConcurrencySlot>> {
     match LockTable::request(turn.try_slot()?, profile, cx.tool_name()) {
-        LockRequest::Acquired(guard) => Some(CallLocks(Locks { class: Some(guard), more: None })),
+        LockRequest::Acquired(guard) => Some(guard),
         LockRequest::Wait(..) | LockRequest::Abandoned(..) => None,
     }
 }
@@ -170,7 +220,7 @@ pub(crate) async fn acquire(
     let tool_slot = tool_slot(turn, tool, cx, deadline).await?;
     let more = (tool_slot.is_some() || keys.is_some())
         .then(|| Box::new(MoreLocks { tool_slot, keys, _parent: None }));
-    Ok(CallLocks(Locks { class: Some(class), more }))
+    Ok(CallLocks(Locks { class: ClassLock::Guard(class), more }))
 }
 
 /// A nested call works under the locks of its parent.
@@ -199,7 +249,7 @@ async fn nested(
         }
     };
     let more = MoreLocks { tool_slot, keys: None, _parent: Some(work) };
-    Ok(CallLocks(Locks { class: None, more: Some(Box::new(more)) }))
+    Ok(CallLocks(Locks { class: ClassLock::None, more: Some(Box::new(more)) }))
 }
 
 async fn tool_slot(

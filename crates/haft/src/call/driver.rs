@@ -11,10 +11,10 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{self, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use haft_core::{BoxFuture, Execution as BodyExecution, Failure, FailureCode, ToolContext};
+use haft_core::{Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use tracing::Span;
 
 use super::{
@@ -27,19 +27,25 @@ use super::{
     step::{Input, Need, Step},
     truncate,
     validate::ValidatedCall,
+    watched::{Limit, Watched},
 };
 use crate::{
     call::TurnCore,
     event::Event,
-    host_code::{Stopped, after, caught, panic_message},
+    host_code::Stopped,
     journal::WriteStatus,
     telemetry,
     tool_result::{BoxedResult, ToolResult},
 };
 
-/// A call that runs.
+/// A call that runs, as a future. It owns its turn, so that it can become a task.
 pub(crate) struct RunningCall {
     turn: Arc<TurnCore>,
+    call: DrivenCall,
+}
+
+/// A call that its turn polls in place.
+pub(crate) struct DrivenCall {
     machine: CallMachine,
     waiting: Waiting,
     /// The span of the call; `Span::none()` without a subscriber.
@@ -60,46 +66,8 @@ enum Waiting {
     Ended,
 }
 
-/// A need with its timeout and its cancellation.
-struct Watched {
-    /// `None` once it has ended or was stopped.
-    work: Option<BoxFuture<'static, Input>>,
-    limit: Limit,
-    /// Made when the work is not ready at once.
-    stop: Option<BoxFuture<'static, Stopped>>,
-}
-
-/// What may stop the work of a need. Work without any of these has its own limits.
-#[derive(Clone, Copy, Default)]
-struct Limit {
-    timeout: Option<Duration>,
-    /// Whether the cancellation of the call and an interrupt of the turn stop it.
-    cancels: bool,
-    /// Whether it stops when the turn is parked.
-    parks: bool,
-}
-
-impl Limit {
-    const NONE: Self = Self { timeout: None, cancels: false, parks: false };
-    const CANCEL: Self = Self { timeout: None, cancels: true, parks: false };
-
-    /// For work that must not be cancelled.
-    fn timeout(time: Duration) -> Self {
-        Self { timeout: Some(time), ..Self::NONE }
-    }
-
-    fn cancel_or_timeout(time: Duration) -> Self {
-        Self { timeout: Some(time), ..Self::CANCEL }
-    }
-
-    fn or_park(self, parks: bool) -> Self {
-        Self { parks, ..self }
-    }
-}
-
 impl RunningCall {
     /// Makes the future of a call. Nothing happens before the first poll.
-    #[inline]
     pub(crate) fn new(
         turn: Arc<TurnCore>,
         call: Result<ValidatedCall, Failure>,
@@ -107,10 +75,45 @@ impl RunningCall {
         parent: Option<Arc<Parent>>,
         reservation: Option<Box<BudgetReservation>>,
     ) -> Self {
+        let call = DrivenCall::new(&turn, call, cx, parent, reservation);
+        Self { turn, call }
+    }
+
+    /// Continues a call that was polled in place and waits.
+    pub(crate) fn from_driven(turn: Arc<TurnCore>, call: DrivenCall) -> Self {
+        Self { turn, call }
+    }
+
+    /// Continues a machine that has this need.
+    pub(crate) fn with_need(turn: Arc<TurnCore>, machine: CallMachine, need: Need) -> Self {
+        let (waiting, span) = (Waiting::Need(need), Span::none());
+        let call = DrivenCall { machine, waiting, span, has_started: true, has_ended: false };
+        Self { turn, call }
+    }
+
+    /// Returns the context of the call.
+    pub(crate) fn context(&self) -> &ToolContext {
+        &self.call.machine.facts().cx
+    }
+
+    /// Sets how a call that was parked goes on.
+    pub(crate) fn set_resume(&mut self, resume: Option<Box<Resume>>) {
+        self.call.set_resume(resume);
+    }
+}
+
+impl DrivenCall {
+    #[inline]
+    pub(crate) fn new(
+        turn: &TurnCore,
+        call: Result<ValidatedCall, Failure>,
+        cx: ToolContext,
+        parent: Option<Arc<Parent>>,
+        reservation: Option<Box<BudgetReservation>>,
+    ) -> Self {
         let span = telemetry::call_span(&cx);
         Self {
-            machine: CallMachine::new(&turn, call, cx, parent, reservation),
-            turn,
+            machine: CallMachine::new(turn, call, cx, parent, reservation),
             waiting: Waiting::Start,
             span,
             has_started: false,
@@ -118,39 +121,57 @@ impl RunningCall {
         }
     }
 
-    /// Returns the context of the call.
-    pub(crate) fn context(&self) -> &ToolContext {
-        &self.machine.facts().cx
-    }
-
     /// Sets how a call that was parked goes on.
     pub(crate) fn set_resume(&mut self, resume: Option<Box<Resume>>) {
         self.machine.set_resume(resume);
     }
 
-    /// Continues a machine that has this need.
-    pub(crate) fn with_need(turn: Arc<TurnCore>, machine: CallMachine, need: Need) -> Self {
-        let (waiting, span) = (Waiting::Need(need), Span::none());
-        Self { turn, machine, waiting, span, has_started: true, has_ended: false }
+    /// Polls the call to its result. A call that is not ready must become a `RunningCall`, which
+    /// has its terminal event however it ends.
+    #[inline(always)]
+    pub(crate) fn poll(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<BoxedResult> {
+        self.has_started = true;
+        let entered = (!self.span.is_none()).then(|| self.span.clone().entered());
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_inside(turn, task)));
+        let polled = match polled {
+            Ok(polled) => polled,
+            Err(_) => self.after_panic(turn, task),
+        };
+        self.has_ended = polled.is_ready();
+        drop(entered);
+        polled
     }
 
     #[inline(always)]
-    fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
-        let Poll::Ready(input) = self.poll_waiting(task) else { return Poll::Pending };
-        let step = self.machine.advance(&self.turn, input);
-        self.take_steps(step, task)
+    fn poll_inside(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<BoxedResult> {
+        let Poll::Ready(input) = self.poll_waiting(turn, task) else { return Poll::Pending };
+        let step = self.machine.advance(turn, input);
+        self.take_steps(turn, step, task)
     }
 
     /// Satisfies what the machine needs, until the call has ended or must wait.
     #[inline(always)]
-    fn take_steps(&mut self, mut step: Step, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
+    fn take_steps(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        mut step: Step,
+        task: &mut task::Context<'_>,
+    ) -> Poll<BoxedResult> {
         loop {
             let need = match step {
                 Step::Done(result) => return Poll::Ready(result),
                 Step::Wait(need) => need,
             };
-            let Poll::Ready(input) = self.satisfy(need, task) else { return Poll::Pending };
-            step = self.machine.advance(&self.turn, input);
+            let Poll::Ready(input) = self.satisfy(turn, need, task) else { return Poll::Pending };
+            step = self.machine.advance(turn, input);
         }
     }
 
@@ -158,13 +179,17 @@ impl RunningCall {
     /// mistake of ours, and the call still gets its result.
     #[cold]
     #[inline(never)]
-    fn after_panic(&mut self, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
+    fn after_panic(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<BoxedResult> {
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            let step = self.machine.panicked(&self.turn);
-            self.take_steps(step, task)
+            let step = self.machine.panicked(turn);
+            self.take_steps(turn, step, task)
         }));
         ended.unwrap_or_else(|_| {
-            let (inner, cx) = (&self.turn.run.inner, &self.machine.facts().cx);
+            let (inner, cx) = (&turn.run.inner, &self.machine.facts().cx);
             let (id, name) = (cx.call_id().clone(), cx.requested_name().clone());
             let lost = ToolResult::lost(&inner.config, &inner.nonces, id, name);
             Poll::Ready(BoxedResult::new(lost))
@@ -173,83 +198,97 @@ impl RunningCall {
 
     /// Polls what the call waits for.
     #[inline(always)]
-    fn poll_waiting(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+    fn poll_waiting(&mut self, turn: &Arc<TurnCore>, task: &mut task::Context<'_>) -> Poll<Input> {
         match std::mem::replace(&mut self.waiting, Waiting::Ended) {
             Waiting::Start => Poll::Ready(Input::Start),
-            Waiting::Need(need) => self.satisfy(need, task),
+            Waiting::Need(need) => self.satisfy(turn, need, task),
             Waiting::Work(mut watched) => {
-                let polled = watched.poll(&self.turn, &self.machine, task);
+                let polled = watched.poll(turn, &self.machine.facts().cx, task);
                 if polled.is_pending() {
                     self.waiting = Waiting::Work(watched);
                 }
                 polled
             }
-            Waiting::Execution => self.poll_execution(task),
+            Waiting::Execution => self.poll_execution(turn, task),
             Waiting::Ended => Poll::Pending,
         }
     }
 
     #[inline(always)]
-    fn poll_execution(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+    fn poll_execution(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
         let execution = self.machine.execution_mut();
-        match execution.and_then(|execution| execution.poll(&self.turn, task)) {
+        match execution.and_then(|execution| execution.poll(turn, task)) {
             Some(Poll::Ready(())) => Poll::Ready(Input::Executed(None)),
             Some(Poll::Pending) => {
                 self.waiting = Waiting::Execution;
                 Poll::Pending
             }
-            None => self.poll_middleware(task),
+            None => self.poll_middleware(turn, task),
         }
     }
 
     /// Executes a call through its middleware.
-    fn poll_middleware(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+    fn poll_middleware(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
         let Some(execution) = self.machine.take_execution() else {
             // A mistake of ours; the machine ends the call.
             return Poll::Ready(Input::Stopped(Stopped::Panicked(String::new())));
         };
-        let work = execution.through_middleware(Arc::clone(&self.turn));
+        let work = execution.through_middleware(Arc::clone(turn));
         let work = async move { Input::Executed(Some(work.await)) };
-        self.wait_for(Limit::NONE, work, task)
+        self.wait_for(turn, Limit::NONE, work, task)
     }
 
     /// Keeps a future and polls it once.
     fn wait_for(
         &mut self,
+        turn: &Arc<TurnCore>,
         limit: Limit,
         work: impl Future<Output = Input> + Send + 'static,
         task: &mut task::Context<'_>,
     ) -> Poll<Input> {
         self.waiting = Waiting::work(limit, work);
-        self.poll_waiting(task)
+        self.poll_waiting(turn, task)
     }
 
     /// Satisfies a need now, or starts to.
     #[inline(always)]
-    fn satisfy(&mut self, need: Need, task: &mut task::Context<'_>) -> Poll<Input> {
-        let policy_timeout = self.turn.run.inner.config.policy_timeout;
+    fn satisfy(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        need: Need,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
+        let policy_timeout = turn.run.inner.config.policy_timeout;
         match need {
-            Need::Execute => self.poll_execution(task),
+            Need::Execute => self.poll_execution(turn, task),
             Need::WriteIntent => {
-                let (machine, turn) = (&self.machine, &self.turn);
+                let (machine, turn) = (&self.machine, turn);
                 let status = machine
                     .intent(turn)
                     .map(|intent| journal_write::intend(turn.run.inner.journal.any(), &intent));
                 let input = |result, took_time| Input::IntentWritten { result, took_time };
-                self.written(status, policy_timeout, input, task)
+                self.written(turn, status, policy_timeout, input, task)
             }
             Need::WriteOutcome => {
-                let inner = &self.turn.run.inner;
+                let inner = &turn.run.inner;
                 let status = self
                     .machine
                     .outcome()
                     .map(|outcome| journal_write::settle(inner.journal.any(), &outcome));
                 let input = |result, _| Input::OutcomeWritten(result);
-                self.written(status, policy_timeout, input, task)
+                self.written(turn, status, policy_timeout, input, task)
             }
             other => {
-                self.waiting = self.begin_waiting(other, policy_timeout);
-                self.poll_waiting(task)
+                self.waiting = self.begin_waiting(turn, other, policy_timeout);
+                self.poll_waiting(turn, task)
             }
         }
     }
@@ -257,6 +296,7 @@ impl RunningCall {
     /// Takes the status of a write of the journal: it is done, or to be waited for.
     fn written(
         &mut self,
+        turn: &Arc<TurnCore>,
         status: Option<WriteStatus>,
         limit: Duration,
         input: impl FnOnce(Result<(), haft_core::BoxError>, bool) -> Input + Send + 'static,
@@ -266,7 +306,7 @@ impl RunningCall {
             Some(WriteStatus::Now(result)) => Poll::Ready(input(result, false)),
             Some(WriteStatus::Later(writing)) => {
                 let work = async move { input(writing.await, true) };
-                self.wait_for(Limit::timeout(limit), work, task)
+                self.wait_for(turn, Limit::timeout(limit), work, task)
             }
             // A mistake of ours; the machine ends the call, so that it does not wait forever.
             None => Poll::Ready(Input::Stopped(Stopped::Panicked("nothing to write".to_owned()))),
@@ -274,8 +314,14 @@ impl RunningCall {
     }
 
     /// Starts to satisfy a need of a call that has no outcome yet. Each of these is a future.
-    fn begin_waiting(&mut self, need: Need, policy_timeout: Duration) -> Waiting {
-        let turn = Arc::clone(&self.turn);
+    fn begin_waiting(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        need: Need,
+        policy_timeout: Duration,
+    ) -> Waiting {
+        let shared = turn;
+        let turn = Arc::clone(turn);
         let parks = self.machine.facts().parent().is_none();
         match need {
             Need::Check(call) => {
@@ -326,13 +372,13 @@ impl RunningCall {
                 };
                 Waiting::work(Limit::NONE.or_park(parks), telemetry::waiting("place", wait))
             }
-            other => self.begin_finish(other),
+            other => self.begin_finish(shared, other),
         }
     }
 
     /// Starts to satisfy a need of a call that has an outcome.
-    fn begin_finish(&mut self, need: Need) -> Waiting {
-        let turn = Arc::clone(&self.turn);
+    fn begin_finish(&mut self, turn: &Arc<TurnCore>, need: Need) -> Waiting {
+        let turn = Arc::clone(turn);
         match need {
             Need::PostHook(completed, at, outcome) => {
                 let limit = Limit::timeout(turn.run.inner.hooks[at].limit());
@@ -385,28 +431,20 @@ impl Future for RunningCall {
     type Output = BoxedResult;
 
     fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<BoxedResult> {
-        let this = self.get_mut();
-        this.has_started = true;
-        let entered = (!this.span.is_none()).then(|| this.span.clone().entered());
-        let polled = catch_unwind(AssertUnwindSafe(|| this.poll_inside(task)));
-        let polled = match polled {
-            Ok(polled) => polled,
-            Err(_) => this.after_panic(task),
-        };
-        this.has_ended = polled.is_ready();
-        drop(entered);
-        polled
+        let Self { turn, call } = self.get_mut();
+        call.poll(turn, task)
     }
 }
 
 impl Drop for RunningCall {
     /// Emits the terminal event of a call that is dropped, as when the async runtime shuts down.
     fn drop(&mut self) {
-        let record = self.machine.facts();
-        if !self.has_started || record.is_task() || self.has_ended {
+        let call = &self.call;
+        let record = call.machine.facts();
+        if !call.has_started || record.is_task() || call.has_ended {
             return;
         }
-        let _entered = self.span.enter();
+        let _entered = call.span.enter();
         telemetry::dropped();
         self.turn.emit(|| Event::Finished {
             call: record.cx.call_id().clone(),
@@ -421,67 +459,7 @@ impl Drop for RunningCall {
 
 impl Waiting {
     fn work(limit: Limit, work: impl Future<Output = Input> + Send + 'static) -> Self {
-        Self::Work(Watched { work: Some(Box::pin(work)), limit, stop: None })
-    }
-}
-
-impl Watched {
-    /// Polls the work, and then what may stop it.
-    fn poll(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        machine: &CallMachine,
-        task: &mut task::Context<'_>,
-    ) -> Poll<Input> {
-        let Some(work) = &mut self.work else { return Poll::Pending };
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(task))) {
-            Ok(Poll::Ready(input)) => return Poll::Ready(input),
-            Ok(Poll::Pending) => {}
-            Err(panic) => {
-                self.drop_work();
-                return Poll::Ready(Input::Stopped(Stopped::Panicked(panic_message(panic))));
-            }
-        }
-        let stop = match (&mut self.stop, self.limit) {
-            (Some(stop), _) => stop,
-            (None, Limit { timeout: None, cancels: false, parks: false }) => return Poll::Pending,
-            (None, limit) => {
-                let cx = machine.facts().cx.clone();
-                self.stop.insert(Box::pin(stopped(Arc::clone(turn), cx, limit)))
-            }
-        };
-        let stopped = stop.as_mut().poll(task);
-        if stopped.is_ready() {
-            self.drop_work();
-        }
-        stopped.map(Input::Stopped)
-    }
-
-    /// Drops work that did not end. This runs the host's code, so its panic is caught.
-    fn drop_work(&mut self) {
-        let work = self.work.take();
-        let _ = caught(|| drop(work));
-    }
-}
-
-/// Waits until the work of a need must stop.
-async fn stopped(turn: Arc<TurnCore>, cx: ToolContext, limit: Limit) -> Stopped {
-    let clock = &*turn.run.inner.clock;
-    let Limit { timeout, cancels, parks } = limit;
-    let until = timeout.map(|time| after(clock.now(), time));
-    tokio::select! {
-        biased;
-        () = cx.cancelled(), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
-        () = turn.interrupted(&cx), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
-        () = turn.parking(), if parks => Stopped::Parked,
-        () = sleep(clock, until) => Stopped::TimedOut(timeout.unwrap_or_default()),
-    }
-}
-
-async fn sleep(clock: &dyn crate::clock::Clock, until: Option<Instant>) {
-    match until {
-        Some(until) => clock.sleep_until(until).await,
-        None => std::future::pending().await,
+        Self::Work(Watched::new(limit, work))
     }
 }
 

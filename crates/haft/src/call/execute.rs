@@ -48,8 +48,8 @@ enum State {
 }
 
 impl PreparedExecution {
-    pub(super) fn new(call: AuthorizedCall, locks: CallLocks, deadline: Instant) -> Self {
-        Self { call: LockedCall::new(call, locks), deadline }
+    pub(super) fn new(call: LockedCall, deadline: Instant) -> Self {
+        Self { call, deadline }
     }
 
     pub(super) fn call(&self) -> &AuthorizedCall {

@@ -9,7 +9,7 @@ use haft_core::{
 };
 
 use super::{
-    acquire::{self, CallLocks},
+    acquire::{self, CallLocks, LockedCall},
     authorize::AuthorizedCall,
     execute::PreparedExecution,
     finish,
@@ -182,9 +182,9 @@ impl CallMachine {
             }
             deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
         }
-        match acquire::try_acquire(turn, validated, self.record.parent()) {
-            Some(locks) => self.intend(turn, call, locks, deadline),
-            None => {
+        match acquire::try_acquire(turn, call, self.record.parent()) {
+            Ok(call) => self.intend(turn, call, deadline),
+            Err(call) => {
                 let since = turn.run.inner.clock.now();
                 let call = Arc::new(call);
                 let phase = Phase::Acquire(Box::new((Arc::clone(&call), deadline, since)));
@@ -209,26 +209,20 @@ impl CallMachine {
         }
         turn.passed(cx, EventPhase::WaitForLock);
         match locks {
-            Ok(locks) => self.intend_later(turn, call, locks, deadline),
+            Ok(locks) => self.intend_later(turn, LockedCall::new(call, locks), deadline),
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }
 
     #[inline(always)]
-    fn intend(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        call: AuthorizedCall,
-        locks: CallLocks,
-        deadline: Instant,
-    ) -> Step {
+    fn intend(&mut self, turn: &Arc<TurnCore>, call: LockedCall, deadline: Instant) -> Step {
         // The message may have been truncated while the call waited: then it does not start.
         if self.record.parent().is_none()
             && let Some(why) = turn.end.get().and_then(StopReason::why_not)
         {
             return self.outcome_of(turn, Err(not_run(why)));
         }
-        let prepared = PreparedExecution::new(call, locks, deadline);
+        let prepared = PreparedExecution::new(call, deadline);
         if let Some(journal) = turn.run.inner.journal.memory() {
             journal.write_intent(&CallIntent::of(
                 &turn.run.inner.redactor,
@@ -350,14 +344,8 @@ impl CallMachine {
     }
 
     #[inline(never)]
-    fn intend_later(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        call: AuthorizedCall,
-        locks: CallLocks,
-        deadline: Instant,
-    ) -> Step {
-        self.intend(turn, call, locks, deadline)
+    fn intend_later(&mut self, turn: &Arc<TurnCore>, call: LockedCall, deadline: Instant) -> Step {
+        self.intend(turn, call, deadline)
     }
 
     #[inline(never)]

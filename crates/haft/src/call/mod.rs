@@ -25,6 +25,7 @@ mod step;
 mod machine;
 mod machine_execute;
 mod driver;
+mod watched;
 pub(crate) mod launch;
 pub(crate) mod layers;
 pub(crate) mod background;
@@ -35,7 +36,7 @@ mod tests;
 
 pub use self::authorize::AuthorizedCall;
 pub(crate) use self::{
-    driver::RunningCall,
+    driver::{DrivenCall, RunningCall},
     explain::explain,
     invalid_calls::InvalidCallCounts,
     machine::{CallMachine, Restored, Resume, not_run, restore},

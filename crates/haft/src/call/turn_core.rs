@@ -58,6 +58,11 @@ impl ConcurrencySlot {
         Self { turn: Arc::clone(turn), is_free: AtomicBool::new(false) }
     }
 
+    /// The slot of a call that needs none.
+    pub(crate) fn unneeded(turn: Arc<TurnCore>) -> Self {
+        Self { turn, is_free: AtomicBool::new(true) }
+    }
+
     /// Frees the slot before the end, once.
     pub(crate) fn release(&self) {
         if !self.is_free.swap(true, Ordering::SeqCst) {
@@ -124,8 +129,7 @@ impl TurnCore {
         requested_name: ToolName,
         tool_name: ToolName,
     ) -> ToolContext {
-        let scope = self.scope.clone();
-        ToolContext::new(scope, id, requested_name, tool_name, Arc::clone(self) as _)
+        ToolContext::new(id, requested_name, tool_name, Arc::clone(self) as _)
     }
 
     /// Returns the arguments of a call, redacted.
@@ -322,18 +326,18 @@ pub(crate) struct MessageEnd {
 }
 
 impl MessageEnd {
+    /// Sets how a message ended that is complete before the turn has a call. No call can wait for
+    /// the end yet, so that no call needs a signal.
+    pub(crate) fn set_before_calls(&self, stop: StopReason) {
+        self.stop.store(number(stop), Ordering::Release);
+    }
+
     /// Sets how the message ended. The first value is kept.
     pub(crate) fn set(&self, stop: StopReason) {
-        let number = match stop {
-            StopReason::Done => 1,
-            StopReason::Truncated => 2,
-            StopReason::Refused => 3,
-            StopReason::Unknown => 4,
-        };
         if self.get().is_some() {
             return;
         }
-        let set = self.stop.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+        let set = self.stop.compare_exchange(0, number(stop), Ordering::SeqCst, Ordering::SeqCst);
         if set.is_ok() && self.is_awaited.load(Ordering::SeqCst) {
             self.notify.notify_waiters();
         }
@@ -360,5 +364,15 @@ impl MessageEnd {
             }
             ended.await;
         }
+    }
+}
+
+/// Returns a stop reason as a number that is not 0.
+fn number(stop: StopReason) -> u8 {
+    match stop {
+        StopReason::Done => 1,
+        StopReason::Truncated => 2,
+        StopReason::Refused => 3,
+        StopReason::Unknown => 4,
     }
 }

@@ -90,6 +90,21 @@ impl LockTable {
         Self::request_in_list(owner, profile, tool)
     }
 
+    /// Counts a call that reads and has no keys, unless another call is in the list. The caller
+    /// must call [`release_reader`](Self::release_reader) once.
+    pub(crate) fn try_count_reader(&self, profile: &CallProfile) -> bool {
+        is_plain_reader(profile) && self.count_reader()
+    }
+
+    /// Releases a counted reader.
+    #[inline]
+    pub(crate) fn release_reader(&self) {
+        let before = self.readers.fetch_sub(READER, Ordering::SeqCst);
+        if before & SLOW != 0 {
+            self.release(None);
+        }
+    }
+
     /// Counts a reader, unless another call is in the list.
     fn count_reader(&self) -> bool {
         let count = |readers: u64| (readers & SLOW == 0).then_some(readers + READER);
@@ -226,6 +241,11 @@ impl<O: AsRef<LockTable>> LockGuard<O> {
         Self { owner: Some(owner), ticket: AtomicU64::new(ticket) }
     }
 
+    /// Makes the guard of a reader that is already counted in the owner's table.
+    pub(crate) fn of_counted_reader(owner: O) -> Self {
+        Self::new(owner, COUNTED)
+    }
+
     /// Returns what contains the table.
     pub(crate) fn owner(&self) -> Option<&O> {
         self.owner.as_ref()
@@ -275,10 +295,7 @@ impl<O: AsRef<LockTable>> LockGuard<O> {
         let Some(table) = self.owner.as_ref().map(AsRef::as_ref) else { return };
         let ticket = *self.ticket.get_mut();
         if ticket == COUNTED {
-            let before = table.readers.fetch_sub(READER, Ordering::SeqCst);
-            if before & SLOW != 0 {
-                table.release(None);
-            }
+            table.release_reader();
         } else {
             table.release(Some(ticket));
         }

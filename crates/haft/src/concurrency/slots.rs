@@ -1,16 +1,19 @@
 //! Concurrency slots: at most so many calls of a turn run at the same time.
 //!
-//! A free slot costs one atomic operation, and so does its release while no call waits.
+//! A free slot costs one atomic operation, and so does its release while no call waits. A turn with
+//! no more calls than slots needs none.
 
 use std::{
     pin::pin,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use tokio::sync::Notify;
 
 /// The slots of one turn.
 pub(crate) struct Slots {
+    /// Whether all calls of the turn are known, and there are no more than slots.
+    suffice: AtomicBool,
     free: AtomicUsize,
     waiting: AtomicUsize,
     freed: Notify,
@@ -18,7 +21,22 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(slots: usize) -> Self {
-        Self { free: AtomicUsize::new(slots), waiting: AtomicUsize::new(0), freed: Notify::new() }
+        Self {
+            suffice: AtomicBool::new(false),
+            free: AtomicUsize::new(slots),
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Says that the turn has no more calls than slots, and gets no more.
+    pub(crate) fn set_sufficient(&self) {
+        self.suffice.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a call needs no slot.
+    pub(crate) fn are_sufficient(&self) -> bool {
+        self.suffice.load(Ordering::Relaxed)
     }
 
     /// Takes a slot, if one is free.

@@ -9,7 +9,7 @@ use std::{
 
 use haft_core::{
     BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, DynTool, Failure, HardLinkedFile,
-    Operation, OtherNames, Output, Progress, RemainingBudget, Secret, ToolCall, ToolContext,
+    Operation, OtherNames, Output, Progress, RemainingBudget, Scope, Secret, ToolCall, ToolContext,
     ToolSpec,
     host::{Host, HostContext, PathRules, TaskSlot},
 };
@@ -21,6 +21,10 @@ use crate::{call::TurnCore, registry::RegisteredTool, secrets};
 impl Host for TurnCore {
     fn now(&self) -> Instant {
         self.run.inner.clock.now()
+    }
+
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     fn call(
@@ -134,6 +138,9 @@ impl Host for TurnCore {
     }
 
     fn service(&self, kind: TypeId) -> Option<&dyn Any> {
+        if kind == TypeId::of::<Self>() {
+            return Some(self);
+        }
         let services: [&dyn Any; 3] =
             [&self.run.seen, &self.run.inner.redactor, &self.run.inner.clock];
         services.into_iter().find(|service| (**service).type_id() == kind)

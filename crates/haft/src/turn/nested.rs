@@ -40,8 +40,8 @@ pub(super) async fn nested(
     };
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
-    let inner =
-        ToolContext::new(scope, id.clone(), call.name.clone(), tool_name, Arc::clone(&turn) as _);
+    let inner = ToolContext::new(id.clone(), call.name.clone(), tool_name, Arc::clone(&turn) as _)
+        .with_scope(scope);
     // The only call of a turn is registered when it waits, and now it waits for this one.
     turn.register_lone(&cx);
     turn.cancellation.add_nested(id.clone(), inner.downgrade());

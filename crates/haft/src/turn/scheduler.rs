@@ -8,7 +8,6 @@
 use std::{
     collections::HashSet,
     fmt,
-    pin::Pin,
     sync::Arc,
     task::{self, Poll, Waker},
 };
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{
     call::{
-        self, RunningCall, TurnCore,
+        self, DrivenCall, RunningCall, TurnCore,
         launch::{Begun, LoneCall, begin, launch},
     },
     concurrency::Planner,
@@ -113,7 +112,10 @@ impl CallScheduler {
     /// complete.
     #[inline(always)]
     pub(crate) fn expect(&mut self, stop: StopReason, calls: usize) {
-        self.core.end.set(stop);
+        match self.rows.is_empty() {
+            true => self.core.end.set_before_calls(stop),
+            false => self.core.end.set(stop),
+        }
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
         let calls = calls.min(1_024);
         self.rows.reserve_exact(calls);
@@ -211,6 +213,9 @@ impl CallScheduler {
     #[inline(always)]
     fn end_message(&mut self, stop: StopReason) {
         self.core.end.set(stop);
+        if self.rows.len() <= self.core.run.inner.config.max_concurrency {
+            self.core.slots.set_sufficient();
+        }
         if let Some(why) = stop.why_not() {
             self.refuse_waiting(why);
         }
@@ -399,11 +404,11 @@ impl CallScheduler {
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let row = &mut self.rows[at];
         let (reservation, resume) = (row.reservation.take(), row.resume.take());
-        let mut call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        let mut call = DrivenCall::new(&self.core, call, cx, None, reservation);
         if resume.is_some() {
             call.set_resume(resume);
         }
-        match Pin::new(&mut call).poll(&mut task::Context::from_waker(Waker::noop())) {
+        match call.poll(&self.core, &mut task::Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => self.on_finished(at, Some(result)),
             Poll::Pending => self.wait_for_call(at, call),
         }

@@ -11,14 +11,15 @@ use super::{
     scheduler::CallScheduler,
 };
 use crate::{
-    call::{RunningCall, launch::launch},
+    call::{DrivenCall, RunningCall, launch::launch},
     tool_result::BoxedResult,
 };
 
 impl CallScheduler {
     /// Keeps a call that waits.
     #[inline(never)]
-    pub(super) fn wait_for_call(&mut self, at: usize, call: RunningCall) {
+    pub(super) fn wait_for_call(&mut self, at: usize, call: DrivenCall) {
+        let call = RunningCall::from_driven(Arc::clone(&self.core), call);
         if self.rows.len() == 1 && self.core.end.get().is_some() {
             self.core.register_lone(call.context());
             self.lone = Some(Box::new(call));

@@ -48,7 +48,8 @@ pub(crate) fn begin(
     let outer = admitted.context();
     let (requested, name) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = outer.scope().clone();
-    let cx = ToolContext::new(scope, entry.call.clone(), requested, name, Arc::clone(turn) as _)
+    let cx = ToolContext::new(entry.call.clone(), requested, name, Arc::clone(turn) as _)
+        .with_scope(scope)
         .into_task();
     cx.start(admitted.profile().clone(), permitted.verdict().confined, None);
     let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
@@ -107,7 +108,7 @@ async fn run_task(
     let cx = &performed.cx;
     cx.flush_progress();
     let still_working = cx.has_running_work();
-    cx.close(locks, |_| ());
+    drop(cx.close(locks, |locks| locks));
     let outcome = outcome.map_err(|failure| match failure.execution() {
         _ if still_working => Failure::new(
             FailureCode::UnknownOutcome,

@@ -177,7 +177,7 @@ pub(crate) fn restore(turn: &Arc<TurnCore>, parked: ParkedCall) -> Restored {
     let scope = Scope { cycle: state.cycle, ..turn.scope.clone() };
     let (id, requested_name) = (state.call.clone(), state.requested_name.clone());
     let (name, host) = (state.tool_name.clone(), Arc::clone(turn) as _);
-    let cx = ToolContext::new(scope, id.clone(), requested_name.clone(), name, host);
+    let cx = ToolContext::new(id.clone(), requested_name.clone(), name, host).with_scope(scope);
     let resume = Box::new(Resume {
         phase: state.phase,
         round: state.round,
