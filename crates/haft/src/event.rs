@@ -8,7 +8,11 @@ mod meta;
 mod redact;
 mod stream;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use haft_core::{
     CallId, ConcurrencyClass, Execution, FailureCode, Progress, RunId, ToolName, Verdict,
@@ -415,8 +419,20 @@ impl Events {
         who: impl FnOnce() -> Arc<EventSource>,
         event: impl FnOnce() -> Event,
     ) {
+        self.emit_at(|| self.clock.now(), who, event);
+    }
+
+    /// Emits an event of a known time: the events of one phase share it, so that the clock is read
+    /// once.
+    #[inline]
+    pub(crate) fn emit_at(
+        &self,
+        time: impl FnOnce() -> Instant,
+        who: impl FnOnce() -> Arc<EventSource>,
+        event: impl FnOnce() -> Event,
+    ) {
         if self.has_observer() {
-            self.emit_made(who, event);
+            self.emit_made(time, who, event);
         }
     }
 
@@ -424,17 +440,22 @@ impl Events {
     /// together.
     #[cold]
     #[inline(never)]
-    fn emit_made(&self, who: impl FnOnce() -> Arc<EventSource>, event: impl FnOnce() -> Event) {
+    fn emit_made(
+        &self,
+        time: impl FnOnce() -> Instant,
+        who: impl FnOnce() -> Arc<EventSource>,
+        event: impl FnOnce() -> Event,
+    ) {
         let mut event = Some(event());
-        self.emit(who(), &mut event);
+        self.emit(time(), who(), &mut event);
     }
 
     /// Emits an event. It is taken only if a stream buffers it, because it is large.
-    fn emit(&self, who: Arc<EventSource>, event: &mut Option<Event>) {
+    fn emit(&self, time: Instant, who: Arc<EventSource>, event: &mut Option<Event>) {
         let Some(made) = event else { return };
         made.redact(&self.redactor);
         let rank = Rank::of(made);
-        match (self.hub.emit(&*self.clock, who, rank, event), event) {
+        match (self.hub.emit((&*self.clock, time), who, rank, event), event) {
             (Numbered::Kept(record), _) => self.notify_observers(&record.at, &record.event),
             (Numbered::Alone(at), Some(event)) => self.notify_observers(&at, event),
             (Numbered::Alone(_), None) => {}

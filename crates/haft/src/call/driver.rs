@@ -203,13 +203,17 @@ impl DrivenCall {
             Waiting::Start => Poll::Ready(Input::Start),
             Waiting::Need(need) => self.satisfy(turn, need, task),
             Waiting::Work(mut watched) => {
+                self.machine.facts().forget_moment();
                 let polled = watched.poll(turn, &self.machine.facts().cx, task);
                 if polled.is_pending() {
                     self.waiting = Waiting::Work(watched);
                 }
                 polled
             }
-            Waiting::Execution => self.poll_execution(turn, task),
+            Waiting::Execution => {
+                self.machine.facts().forget_moment();
+                self.poll_execution(turn, task)
+            }
             Waiting::Ended => Poll::Pending,
         }
     }
@@ -266,6 +270,7 @@ impl DrivenCall {
         need: Need,
         task: &mut task::Context<'_>,
     ) -> Poll<Input> {
+        self.machine.facts().forget_moment();
         let policy_timeout = turn.run.inner.config.policy_timeout;
         match need {
             Need::Execute => self.poll_execution(turn, task),

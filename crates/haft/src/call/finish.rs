@@ -48,7 +48,7 @@ pub(super) fn result(
         sanitize::within_budget(outcome, truncation, limit, reservation, &record.cx, inner);
     let is_task = matches!(record.origin, CallOrigin::Background);
     if !is_task {
-        turn.passed(&record.cx, Phase::Sanitize);
+        turn.passed(record, Phase::Sanitize);
     }
     let is_failure = matches!(outcome, Answer::Failure { .. });
     record.frame.settle(label, is_failure, altered);
@@ -70,7 +70,7 @@ pub(super) fn result(
         repairs: record.repairs.clone(),
         tier: cx.tier(),
         left: None,
-        elapsed: inner.clock.now().saturating_duration_since(record.began),
+        elapsed: record.moment(turn).saturating_duration_since(record.began),
         seal: record.frame,
     });
     let for_model = record.parent().is_none();
@@ -94,7 +94,7 @@ pub(super) fn withhold(turn: &TurnCore, result: &mut ToolResult, error: BoxError
 
 /// Emits the terminal event.
 pub(super) fn emit_finished(turn: &TurnCore, record: &CallRecord, result: &ToolResult) {
-    turn.emit(|| Event::Finished {
+    turn.emit_of(record, || Event::Finished {
         call: record.cx.call_id().clone(),
         tool_name: record.cx.tool_name().clone(),
         failed: result.failure().map(Failure::code),

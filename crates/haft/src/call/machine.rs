@@ -258,7 +258,7 @@ impl CallMachine {
     #[inline(always)]
     fn start(&mut self, turn: &Arc<TurnCore>, call: Result<ValidatedCall, Failure>) -> Step {
         let cx = &self.record.cx;
-        turn.emit(|| Event::Started {
+        turn.emit_of(&self.record, || Event::Started {
             call: cx.call_id().clone(),
             requested_name: cx.requested_name().clone(),
             tool_name: cx.tool_name().clone(),
@@ -277,7 +277,8 @@ impl CallMachine {
             let shown = turn.run.inner.redactor.repairs(repairs);
             let repairs = shown.map_or_else(|| Arc::clone(repairs), Into::into);
             self.record.repairs = Some(Arc::clone(&repairs));
-            turn.emit(|| Event::Repaired { call: self.record.cx.call_id().clone(), repairs });
+            let call = || self.record.cx.call_id().clone();
+            turn.emit_of(&self.record, || Event::Repaired { call: call(), repairs });
         }
         if !turn.run.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.arguments());
@@ -341,7 +342,7 @@ impl CallMachine {
         match then {
             AfterCheck::PreHooks => {
                 if call.tool().body().checks() {
-                    turn.passed(&self.record.cx, EventPhase::Check);
+                    turn.passed(&self.record, EventPhase::Check);
                 }
                 if turn.run.inner.hooks.is_empty() {
                     return self.authorize(turn, call, None);
@@ -388,7 +389,7 @@ impl CallMachine {
     }
 
     fn pre_hooks_done(&mut self, turn: &TurnCore) {
-        turn.passed(&self.record.cx, EventPhase::PreHooks);
+        turn.passed(&self.record, EventPhase::PreHooks);
         self.apply_hook_effects(turn);
     }
 

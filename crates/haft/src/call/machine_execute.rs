@@ -42,7 +42,7 @@ impl CallMachine {
         match (phase, input) {
             (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
                 None => {
-                    turn.passed(&self.record.cx, EventPhase::WaitForMessageEnd);
+                    turn.passed(&self.record, EventPhase::WaitForMessageEnd);
                     self.acquire_later(turn, call, turn.run.inner.clock.now())
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
@@ -135,7 +135,7 @@ impl CallMachine {
         if !turn.run.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.validated().arguments());
         }
-        turn.emit(|| Event::Authorized {
+        turn.emit_of(&self.record, || Event::Authorized {
             call: self.record.cx.call_id().clone(),
             verdict: call.verdict().clone(),
         });
@@ -145,25 +145,8 @@ impl CallMachine {
         {
             return self.wait(Phase::Message(call), Need::MessageEnd);
         }
-        let from = if self.has_waited(turn, &call) {
-            turn.run.inner.clock.now()
-        } else {
-            self.record.began
-        };
+        let from = self.record.moment(turn);
         self.acquire(turn, call, from)
-    }
-
-    /// Whether time may have passed since the call began: its deadline counts from its
-    /// authorization.
-    #[inline(always)]
-    fn has_waited(&self, turn: &TurnCore, call: &AuthorizedCall) -> bool {
-        let body = call.validated().tool().body();
-        self.record.policy.is_some()
-            || self.round > 0
-            || body.checks()
-            || body.guards()
-            || !turn.run.inner.hooks.is_empty()
-            || !turn.run.inner.guards.is_empty()
     }
 
     #[inline(always)]
@@ -207,7 +190,7 @@ impl CallMachine {
             let call = || cx.call_id().clone();
             turn.emit(|| Event::Waited { call: call(), what: WaitReason::Slot, time });
         }
-        turn.passed(cx, EventPhase::WaitForLock);
+        turn.passed(&self.record, EventPhase::WaitForLock);
         match locks {
             Ok(locks) => self.intend_later(turn, LockedCall::new(call, locks), deadline),
             Err(failure) => self.outcome_of(turn, Err(failure)),
@@ -327,7 +310,7 @@ impl CallMachine {
 
     fn post_hooks_done(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
         if !matches!(self.record.origin, CallOrigin::Background) {
-            turn.passed(&self.record.cx, EventPhase::PostHooks);
+            turn.passed(&self.record, EventPhase::PostHooks);
         }
         self.apply_hook_effects(turn);
         self.outcome_of(turn, outcome)

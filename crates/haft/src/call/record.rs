@@ -3,7 +3,7 @@
 //! Phases read it and add to it. The result, the journal's record, the spans and the last event are
 //! made from it at the end.
 
-use std::{sync::Arc, time::Instant};
+use std::{cell::Cell, sync::Arc, time::Instant};
 
 use haft_core::{CallProfile, ToolContext};
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub(crate) struct CallRecord {
     pub(crate) cx: ToolContext,
     pub(crate) origin: CallOrigin,
     pub(crate) began: Instant,
+    /// The time of the current phase. Code of the host may take long, so it is read again after it.
+    now: Cell<Option<Instant>>,
     /// The tool; `None` for a call that was never valid.
     pub(crate) tool: Option<Arc<RegisteredTool>>,
     /// The repairs, redacted.
@@ -69,10 +71,12 @@ impl CallRecord {
         tool: Option<Arc<RegisteredTool>>,
         reservation: Option<Box<BudgetReservation>>,
     ) -> Self {
+        let began = turn.run.inner.clock.now();
         Self {
             cx,
             origin,
-            began: turn.run.inner.clock.now(),
+            began,
+            now: Cell::new(Some(began)),
             tool,
             repairs: None,
             policy: None,
@@ -84,6 +88,20 @@ impl CallRecord {
             reservation,
             frame: Seal::draw(turn.run.inner.config.frame, &turn.run.inner.nonces),
         }
+    }
+
+    /// Returns the time of the current phase.
+    pub(crate) fn moment(&self, turn: &TurnCore) -> Instant {
+        self.now.get().unwrap_or_else(|| {
+            let now = turn.run.inner.clock.now();
+            self.now.set(Some(now));
+            now
+        })
+    }
+
+    /// Forgets the time, because code of the host runs or the call waits.
+    pub(crate) fn forget_moment(&self) {
+        self.now.set(None);
     }
 
     /// Returns the call that this one is nested in.

@@ -17,7 +17,9 @@ use haft_core::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{cancellation::Cancellation, output_relay::OutputRelay, run_core::RunCore};
+use super::{
+    cancellation::Cancellation, output_relay::OutputRelay, record::CallRecord, run_core::RunCore,
+};
 use crate::{
     budget::{BudgetReservation, too_deep},
     concurrency::{LockTable, Slots},
@@ -154,6 +156,13 @@ impl TurnCore {
         self.run.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
     }
 
+    /// Emits an event of a call, with the time of its phase.
+    #[inline]
+    pub(crate) fn emit_of(&self, record: &CallRecord, event: impl FnOnce() -> Event) {
+        let source = || Arc::clone(self.event_source());
+        self.run.inner.events.emit_at(|| record.moment(self), source, event);
+    }
+
     /// Emits progress of a call.
     pub(crate) fn emit_progress(&self, call: CallId, note: Progress) {
         self.emit(|| Event::Progress { call, note });
@@ -164,8 +173,9 @@ impl TurnCore {
     }
 
     /// Emits the event that a call has finished a phase.
-    pub(crate) fn passed(&self, cx: &ToolContext, phase: Phase) {
-        self.emit(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
+    pub(crate) fn passed(&self, record: &CallRecord, phase: Phase) {
+        let call = || record.cx.call_id().clone();
+        self.emit_of(record, || Event::PhaseFinished { call: call(), phase });
     }
 
     /// Emits the event that a call was parked.

@@ -20,6 +20,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
 use haft_core::{Progress, sync::lock};
@@ -152,21 +153,20 @@ impl Hub {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Assigns the sequence number and time, and appends the event to every queue. It is taken only
-    /// if there is a queue.
+    /// Assigns the sequence number, and appends the event to every queue. It is taken only if there
+    /// is a queue.
     pub(super) fn emit(
         &self,
-        clock: &dyn Clock,
+        (clock, time): (&dyn Clock, Instant),
         who: Arc<EventSource>,
         rank: Rank,
         event: &mut Option<Event>,
     ) -> Numbered {
-        // The clock may be the host's code, so it runs outside of our locks.
-        let time = clock.now();
         let mut state = lock(&self.state);
         let anchor = match state.anchor {
             Some(anchor) if anchor.is_fresh(time) => anchor,
             _ => {
+                // The clock may be the host's code, so it runs outside of our locks.
                 drop(state);
                 let anchor = Anchor::of(clock);
                 state = lock(&self.state);

@@ -11,7 +11,7 @@ impl Hub {
     fn say(&self, event: Event) {
         let who = EventSource::of(&haft_core::Scope::default());
         let (clock, rank) = (crate::clock::ManualClock::new(), Rank::of(&event));
-        let _emitted = self.emit(&clock, who, rank, &mut Some(event));
+        let _emitted = self.emit((&clock, clock.now()), who, rank, &mut Some(event));
     }
 }
 
