@@ -5,20 +5,23 @@
 //! cannot be written is reported as unrecorded.
 
 use std::{
+    collections::HashMap,
     fs::{File, OpenOptions},
     io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _},
     path::Path,
     process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, UNIX_EPOCH},
 };
 
 use haft::{
     RuntimeBuilder,
+    events::Event,
     journal::{
         CallIntent, CallOutcome, ExecutionRecord, Journal, MemoryJournal, RecordQuery, WriteStatus,
     },
-    policy::Decision,
-    tool::Operation,
+    policy::{Decision, Verdict},
+    tool::{CallId, Operation},
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -34,7 +37,12 @@ use crate::{
 /// Adds the audit file to a runtime, if one is configured.
 pub(crate) fn add(runtime: RuntimeBuilder, setup: &Setup) -> Result<RuntimeBuilder, Problem> {
     match &setup.loaded.audit_file {
-        Some(path) => Ok(runtime.journal(AuditJournal::open(path)?)),
+        Some(path) => {
+            let journal = AuditJournal::open(path, setup)?;
+            let digests = Arc::clone(&journal.digests);
+            let observer = move |event: &Event| note_digest(&digests, event);
+            Ok(runtime.journal(journal).observer(observer))
+        }
         None => Ok(runtime),
     }
 }
@@ -42,14 +50,43 @@ pub(crate) fn add(runtime: RuntimeBuilder, setup: &Setup) -> Result<RuntimeBuild
 /// How many calls are kept in memory.
 const MAX_RECORDS: usize = 1_000;
 
+/// Of how many calls that have not ended the digest is kept.
+const MAX_OPEN_CALLS: usize = 10_000;
+
+/// The digests of the arguments of calls that have not ended: a call that is denied has no intent.
+/// `None` if two runs have calls with the same id.
+type Digests = Mutex<HashMap<CallId, Option<String>>>;
+
 /// A journal in memory that also writes a line for every call.
 struct AuditJournal {
     memory: MemoryJournal,
     file: File,
+    digests: Arc<Digests>,
+    /// The session of this process: ids of runs are unique in it.
+    session: String,
+}
+
+/// Keeps the digest of the arguments of a call that starts.
+fn note_digest(digests: &Digests, event: &Event) {
+    if let Event::Started { call, arguments: Some(arguments), .. } = event {
+        let digest = digest(arguments);
+        let mut open = digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_space = open.len() < MAX_OPEN_CALLS;
+        if let Some(other) = open.get_mut(call) {
+            *other = None;
+        } else if has_space {
+            open.insert(call.clone(), Some(digest));
+        }
+    }
+}
+
+fn digest(arguments: &Value) -> String {
+    let bytes = Sha256::digest(arguments.to_string().as_bytes());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl AuditJournal {
-    fn open(path: &Path) -> Result<Self, Problem> {
+    fn open(path: &Path, setup: &Setup) -> Result<Self, Problem> {
         let cannot = |e: std::io::Error| {
             Problem::new(format!("cannot write the audit file `{}`: {e}", path.display()))
                 .hint("`[audit] file` of `haft.toml` names it")
@@ -62,7 +99,12 @@ impl AuditJournal {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(cannot)?;
-        Ok(Self { memory: MemoryJournal::new(MAX_RECORDS), file })
+        Ok(Self {
+            memory: MemoryJournal::new(MAX_RECORDS),
+            file,
+            digests: Arc::default(),
+            session: setup.session().to_owned(),
+        })
     }
 
     fn write(&self, outcome: &CallOutcome<'_>) -> std::io::Result<()> {
@@ -72,7 +114,15 @@ impl AuditJournal {
         let Some(record) = self.memory.find(&query).pop() else {
             return Err(std::io::Error::other("the call has no record"));
         };
-        let mut line = line(&record, outcome).to_string();
+        let mut open = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = open.remove(call.call_id()).flatten();
+        drop(open);
+        let mut line = line(&record, outcome);
+        line["session"] = json!(self.session);
+        if line["arguments_sha256"].is_null() {
+            line["arguments_sha256"] = json!(noted);
+        }
+        let mut line = line.to_string();
         line.push('\n');
         // One write to a file that is opened for appending is not mixed with others.
         let written = (&self.file).write(line.as_bytes())?;
@@ -99,16 +149,29 @@ impl Journal for AuditJournal {
     }
 }
 
+/// The rule that allows a call. No explanation is made for it, and its verdict names the rule as
+/// `haft.toml:14 allow "Bash(ls *)"`.
+fn allowing_rule(verdict: &Verdict) -> Option<Value> {
+    let (location, rest) = verdict.source.split_once(" allow \"")?;
+    // With several rules, ` and another rule` follows.
+    let ((pattern, _), (file, line)) = (rest.rsplit_once('"')?, location.rsplit_once(':')?);
+    Some(json!({"file": file, "line": line.parse::<u32>().ok()?, "pattern": pattern}))
+}
+
 /// The line of one call.
 fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
     let time = record.at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let scope = outcome.call.scope();
-    let digest = record.intent.as_ref().map(|intent| {
-        let bytes = Sha256::digest(intent.arguments.to_string().as_bytes());
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-    });
+    let digest = record.intent.as_ref().map(|intent| digest(&intent.arguments));
     let verdict = record.verdict();
     let rule = record.explanation().and_then(|explanation| explanation.deciding.as_ref());
+    let rule = rule.map(|rule| {
+        json!({
+            "file": rule.location.file.as_ref().map(|file| file.display().to_string()),
+            "line": rule.location.line,
+            "pattern": rule.pattern,
+        })
+    });
     let end = record.end.as_ref();
     let failed = end.and_then(|end| end.failed);
     let effects = outcome.call.profile().map(|profile| &profile.effects);
@@ -136,11 +199,7 @@ fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
         "decision": verdict.map(|verdict| verdict.decision.as_str()),
         "reason": verdict.map(|verdict| &*verdict.reason),
         "decided_by": verdict.map(|verdict| &*verdict.source),
-        "rule": rule.map(|rule| json!({
-            "file": rule.location.file.as_ref().map(|file| file.display().to_string()),
-            "line": rule.location.line,
-            "pattern": rule.pattern,
-        })),
+        "rule": rule.or_else(|| verdict.and_then(allowing_rule)),
         "approved_by": record.answered_by(),
         "outcome": failed.map_or_else(|| "ok".to_owned(), |code| code.to_string()),
         "duration_ms": end.map(|end| u64::try_from(end.elapsed.as_millis()).unwrap_or(u64::MAX)),
@@ -176,6 +235,8 @@ pub(crate) fn run(args: &args::Audit, host: &HostEnv) -> Result<ExitCode, Proble
             _ => BAD,
         };
         table.row([
+            (DIM, clock(&call["time_unix_ms"])),
+            (DIM, text("user")),
             (NAME, text("tool")),
             (colour(&decision), decision.clone()),
             (colour(&outcome), outcome.clone()),
@@ -185,6 +246,23 @@ pub(crate) fn run(args: &args::Audit, host: &HostEnv) -> Result<ExitCode, Proble
     }
     style::print_page(table)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The date and time of a line, in UTC: `2026-01-31 09:05:00Z`.
+fn clock(time: &Value) -> String {
+    let Some(seconds) = time.as_u64().map(|ms| ms / 1000) else { return "-".to_owned() };
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The civil date of a day, counted in years that begin in March.
+    let day = days + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// How much of the end of a file is read.
@@ -204,4 +282,35 @@ fn last_lines(path: &Path, count: usize) -> Result<Vec<String>, Problem> {
     // The first one may be cut.
     let cut = usize::from(skipped > 0).max(lines.len().saturating_sub(count));
     Ok(lines.split_off(cut.min(lines.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_dates_in_utc() {
+        for (ms, text) in [
+            (0_u64, "1970-01-01 00:00:00Z"),
+            (951_782_399_000, "2000-02-28 23:59:59Z"),
+            (951_782_400_000, "2000-02-29 00:00:00Z"),
+            (1_709_251_199_999, "2024-02-29 23:59:59Z"),
+            (1_795_008_938_730, "2026-11-18 13:35:38Z"),
+            (4_102_444_800_000, "2100-01-01 00:00:00Z"),
+        ] {
+            assert_eq!(clock(&json!(ms)), text);
+        }
+        assert_eq!(clock(&Value::Null), "-");
+    }
+
+    #[test]
+    fn allowing_rule_is_read_from_the_source_of_a_verdict() {
+        let verdict =
+            Verdict::allow("a rule allows it").by("/a b/haft.toml:14 allow \"Bash(x *)\"");
+        let rule = json!({"file": "/a b/haft.toml", "line": 14, "pattern": "Bash(x *)"});
+        assert_eq!(allowing_rule(&verdict).as_ref(), Some(&rule));
+        let more = format!("{} and another rule", verdict.source);
+        assert_eq!(allowing_rule(&verdict.by(more)), Some(rule));
+        assert_eq!(allowing_rule(&Verdict::allow("x").by("the default")), None);
+    }
 }

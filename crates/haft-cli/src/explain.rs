@@ -37,12 +37,19 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         None => stub_tools::equivalent(&tool, &Value::Null)
             .map_or_else(|| tool.clone(), |(own, _)| own.to_owned()),
     };
-    let runtime = runtime(setup, stub, &past, args.unconfined)?;
-    let entry = builtin::find(runtime.registry(), &name);
+    let bash = stub_tools::find("Bash").filter(|bash| !is_stub && bash.called == tool);
+    let has_bash = bash.is_some();
+    let runtime = runtime(setup, stub.into_iter().chain(bash), &past, args.unconfined)?;
+    let is_parameter = |pair: &String| {
+        stub_tools::BASH_PARAMETERS.iter().any(|parameter| pair.starts_with(parameter))
+    };
+    let entry = if has_bash && args.pairs.iter().any(is_parameter) { &tool } else { &name };
+    let entry = builtin::find(runtime.registry(), entry);
     let arguments = arguments::read(&args.pairs, args.args_json.as_deref(), entry)?;
-    let given = match stub_tools::equivalent(&tool, &arguments) {
-        Some((_, given)) if !is_stub => given,
-        _ => arguments.clone(),
+    let (name, given, is_stub) = match stub_tools::equivalent(&tool, &arguments) {
+        Some((_, given)) if !is_stub => (name, given, false),
+        None if has_bash => (tool.clone(), arguments.clone(), true),
+        _ => (name, arguments.clone(), is_stub),
     };
     let call = ToolCall::new("call", name.as_str(), given);
     let here = setup.here().to_owned();

@@ -31,6 +31,8 @@ use crate::{
 
 /// One line of the input: the tool as written, and the call, or why it is none.
 struct CallLine {
+    /// Its number in the input, counted from one.
+    at: usize,
     tool: String,
     call: Result<(String, Value), String>,
 }
@@ -74,9 +76,9 @@ pub(crate) fn run(args: &args::Explain, calls: &Path, setup: &Setup) -> Result<E
         let explainer = Arc::new(Explainer { turn, hidden, here });
         // The calls do not depend on each other, and the lines keep their order.
         let mut tasks = Vec::new();
-        let mut lines = lines.into_iter().enumerate().peekable();
+        let mut lines = lines.into_iter().peekable();
         while lines.peek().is_some() {
-            let chunk: Vec<(usize, CallLine)> = lines.by_ref().take(CHUNK_LINES).collect();
+            let chunk: Vec<CallLine> = lines.by_ref().take(CHUNK_LINES).collect();
             let explainer = Arc::clone(&explainer);
             #[expect(clippy::disallowed_methods, reason = "every task is awaited below")]
             let task = tokio::spawn(async move { explainer.explain(chunk).await });
@@ -113,9 +115,9 @@ struct Explainer {
 
 impl Explainer {
     /// Explains some lines. Returns the strictest decision, and a line for each.
-    async fn explain(&self, lines: Vec<(usize, CallLine)>) -> (Decision, String) {
+    async fn explain(&self, lines: Vec<CallLine>) -> (Decision, String) {
         let (mut strictest, mut out) = (Decision::Allow, String::new());
-        for (at, line) in lines {
+        for line in lines {
             let written = match line.call {
                 Ok((name, arguments)) => {
                     let is_hidden = self.hidden.contains(&name);
@@ -125,9 +127,13 @@ impl Explainer {
                         explanation.verdict.decision = Decision::Deny;
                     }
                     strictest = strictest.max(explanation.verdict.decision.clone());
-                    as_line(at + 1, &line.tool, &explanation, &self.here)
+                    as_line(line.at, &line.tool, &explanation, &self.here)
                 }
-                Err(error) => json!({"line": at + 1, "tool": line.tool, "error": error}),
+                // FAIL CLOSED: a line that is no call is not allowed.
+                Err(error) => {
+                    strictest = Decision::Deny;
+                    json!({"line": line.at, "tool": line.tool, "error": error})
+                }
             };
             out.extend([written.to_string().as_str(), "\n"]);
         }
@@ -144,7 +150,7 @@ fn hidden_tools(turn: &Turn, policy: &Arc<dyn Policy>) -> HashSet<String> {
 
 impl CallLine {
     fn parse((at, line): Line) -> Self {
-        let wrong = |why: String| Self { tool: String::new(), call: Err(why) };
+        let wrong = |why: String| Self { at, tool: String::new(), call: Err(why) };
         let mut call: Value = match serde_json::from_slice(&line) {
             Ok(call) => call,
             Err(e) => return wrong(format!("line {at} is not JSON: {e}")),
@@ -156,7 +162,7 @@ impl CallLine {
         let given = ["arguments", "tool_input", "input"];
         let arguments = given.iter().find_map(|key| Some(call.get_mut(*key)?.take()));
         let arguments = arguments.unwrap_or_else(|| json!({}));
-        Self { call: Ok((tool.clone(), arguments)), tool }
+        Self { at, call: Ok((tool.clone(), arguments)), tool }
     }
 }
 

@@ -11,7 +11,7 @@ use haft::{
 use serde_json::{Map, Value, json};
 
 /// The names of the stubs, without MCP tools.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 29] = [
     "Bash",
     "Read",
     "Edit",
@@ -29,14 +29,34 @@ pub(crate) const NAMES: [&str; 17] = [
     "Skill",
     "TodoWrite",
     "ExitPlanMode",
+    "EnterPlanMode",
+    "AskUserQuestion",
+    "BashOutput",
+    "KillShell",
+    "TaskOutput",
+    "TaskStop",
+    "TaskCreate",
+    "TaskUpdate",
+    "TaskList",
+    "TaskGet",
+    "ToolSearch",
+    "SlashCommand",
 ];
+
+/// Parameters of `Bash` that rules may name, and that `shell` does not have. With one of them a
+/// call is judged with the stub.
+pub(crate) const BASH_PARAMETERS: [&str; 2] = ["run_in_background", "dangerouslyDisableSandbox"];
 
 /// Returns the call of a tool of haft that is the same as a call of this tool: `Bash` is `shell`.
 pub(crate) fn equivalent(name: &str, arguments: &Value) -> Option<(&'static str, Value)> {
     let command = (name == "Bash").then(|| arguments.get("command"))?;
+    let is_set = |key: &&str| arguments.get(*key).is_some_and(|set| *set != Value::Bool(false));
+    if BASH_PARAMETERS.iter().any(is_set) {
+        return None;
+    }
     let mut own = Map::new();
     own.extend(command.map(|command| ("command".to_owned(), command.clone())));
-    // Its other arguments (`description`, `timeout`, `run_in_background`) decide nothing.
+    // Its other arguments (`description`, `timeout`) decide nothing.
     Some(("shell", Value::Object(own)))
 }
 
@@ -111,14 +131,21 @@ fn known(name: &str) -> DynTool {
             json!({"subagent_type": about("agent"), "description": text(), "prompt": text()}),
             &[],
         ),
-        // Claude Code asks about both.
+        // They change only what the agent itself keeps, or read what a command has printed. The
+        // command was authorized when it started.
+        "TodoWrite" | "BashOutput" | "KillShell" | "TaskOutput" | "TaskStop" | "TaskCreate"
+        | "TaskUpdate" | "TaskList" | "TaskGet" | "ToolSearch" | "EnterPlanMode"
+        | "AskUserQuestion" => (spec.read_only().capabilities(Capabilities::NONE), json!({}), &[]),
+        // Claude Code asks about them.
+        "SlashCommand" => {
+            (spec.capabilities(Capabilities::NONE), json!({"command": text()}), &["command"])
+        }
         "Skill" => (
             spec.capabilities(Capabilities::NONE),
             json!({"skill": text(), "args": text()}),
             &["skill"],
         ),
         "ExitPlanMode" => (spec.capabilities(Capabilities::NONE), json!({}), &[]),
-        "TodoWrite" => (spec.read_only().capabilities(Capabilities::NONE), json!({}), &[]),
         "WebFetch" => (
             spec.read_only().capabilities([Capability::Network]),
             json!({"url": about("url"), "prompt": text()}),

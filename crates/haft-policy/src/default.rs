@@ -73,11 +73,19 @@ pub(super) fn decide_without_rules(
 
 /// Allows a call that would need approval, if its body confines it.
 fn or_confined(call: &PolicyRequest<'_>, verdict: Verdict) -> Verdict {
-    if verdict.decision != Decision::Ask || not_confined(call).is_some() {
+    // A command that declares its reads and needs approval names a file that it would not see.
+    if verdict.decision != Decision::Ask || call.declares_reads() || not_confined(call).is_some() {
         return verdict;
     }
     let reason = "it is not known to write, and its sandbox allows no writes and no network";
     Verdict::allow(reason).by(CONFINEMENT).confine()
+}
+
+/// Allows a command that only reads the workspace, if its sandbox masks what rules deny there.
+pub(super) fn masked(call: &PolicyRequest<'_>) -> Option<Verdict> {
+    let reason = "it only reads the workspace, and its sandbox masks what rules deny there";
+    let verdict = || Verdict::allow(reason).by(CONFINEMENT).confine();
+    (call.declares_reads() && not_confined(call).is_none()).then(verdict)
 }
 
 /// Returns why a call cannot be allowed by confinement; `None` if it can.

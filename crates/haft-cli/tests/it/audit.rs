@@ -32,12 +32,32 @@ fn every_call_writes_one_line() {
     assert_eq!(read["arguments_sha256"].as_str().map(str::len), Some(64));
     assert!(!read.to_string().contains("a.txt"), "arguments are not in the file: {read}");
     assert_eq!((&refused["decision"], &refused["outcome"]), (&"deny".into(), &"denied".into()));
+    assert_eq!(refused["arguments_sha256"], written["arguments_sha256"], "the same arguments");
+    assert_eq!(refused["arguments_sha256"].as_str().map(str::len), Some(64));
     assert_eq!((&written["outcome"], &written["approved_by"]), (&"ok".into(), &"--yes".into()));
     for key in ["time_unix_ms", "user", "run", "duration_ms", "decided_by", "hosts"] {
         assert!(!read[key].is_null(), "{key}: {read}");
     }
     let page = dir.run(["audit", "tail"]);
     assert!(page.out.contains("write_file"), "{}", page.out);
+}
+
+#[test]
+fn line_names_the_rule_that_allows_and_the_session() {
+    let rules = "[audit]\nfile = \".haft/audit.jsonl\"\n\n[[rule]]\nmatch = \"write_file\"\n\
+        decision = \"allow\"\n";
+    let dir = TempDir::trusted("audit-rule", &[("haft.toml", rules)]);
+    let mut command = dir.command();
+    command.args(["call", "write_file", "file_path=b.txt", "content=x"]);
+    assert!(command.env("HAFT_SESSION_ID", "nightly-7").status().unwrap().success());
+    let found = lines(&dir);
+    let [written] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(written["session"], "nightly-7");
+    assert_eq!(
+        (&written["rule"]["line"], &written["rule"]["pattern"]),
+        (&5.into(), &"write_file".into())
+    );
+    assert!(written["rule"]["file"].as_str().unwrap().ends_with("haft.toml"), "{written}");
 }
 
 #[test]

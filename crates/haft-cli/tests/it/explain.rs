@@ -144,6 +144,44 @@ fn many_calls_are_explained_line_by_line() {
 }
 
 #[test]
+fn line_that_is_no_call_is_counted_and_never_exits_with_allow() {
+    let call = "{\"tool\": \"Read\", \"arguments\": {\"file_path\": \"a.txt\"}}\n";
+    let dir = TempDir::new("explain-lines", &[("a.txt", "x"), ("calls.jsonl", call)]);
+    let code = |dir: &TempDir| dir.run(["explain", "--calls", "calls.jsonl", "--exit-code"]);
+    assert_eq!(code(&dir).code, Some(0));
+    for wrong in ["{\"tool\": \"nothing\"}", "not json", "{}"] {
+        dir.put("calls.jsonl", &format!("{call}\n\n{wrong}\n{call}"));
+        let ran = code(&dir);
+        assert_eq!(ran.code, Some(2), "{wrong}: {ran:?}");
+        let number =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["line"].clone();
+        let at: Vec<serde_json::Value> = ran.out.lines().map(number).collect();
+        assert_eq!(at, [1, 4, 5], "{wrong}");
+    }
+}
+
+#[test]
+fn parameters_of_bash_are_judged_with_the_command() {
+    let settings = "{\"permissions\": {\"deny\": [\"Bash(run_in_background:true)\"], \
+        \"allow\": [\"Bash(npm run *)\"]}}";
+    let dir = TempDir::trusted("explain-parameters", &[(".claude/settings.json", settings)]);
+    let decision = |more: &[&str]| {
+        let ran = dir.run([&["explain", "Bash", "command=npm run dev", "--json"], more].concat());
+        ran.json()["verdict"]["decision"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(decision(&[]), "allow");
+    assert_eq!(decision(&["run_in_background:=true"]), "deny");
+    assert_eq!(decision(&["run_in_background:=false"]), "allow");
+    let lines = "{\"tool\": \"Bash\", \"arguments\": {\"command\": \"npm run dev\", \
+        \"run_in_background\": true}}\n{\"tool\": \"BashOutput\", \"arguments\": {\"bash_id\": \"1\"}}\n";
+    dir.put("calls.jsonl", lines);
+    let ran = dir.run(["explain", "--calls", "calls.jsonl"]);
+    let found: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&found[0]["decision"], &found[1]["decision"]), (&"deny".into(), &"allow".into()));
+}
+
+#[test]
 fn hooks_that_would_run_are_listed_and_not_called() {
     let rules = "[[hooks.PreToolUse]]\nmatcher = \"Bash\"\ncommand = \"touch called\"\n";
     let dir = TempDir::trusted("explain-hooks", &[("haft.toml", rules)]);

@@ -143,15 +143,52 @@ fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
     let writes = WRITERS.contains(&name) || edits;
     for operation in [(reads, Operation::Read), (writes, Operation::Write)] {
         let (true, operation) = operation else { continue };
-        // The filter `.` of `jq` is not a directory.
-        let filter = command.words.iter().skip(1).position(|word| word.literal() == Some("."));
-        let filter = filter.filter(|_| name == "jq").map(|at| at + 1);
+        let filter = if name == "jq" { jq_filter(&command.words) } else { None };
         for (at, word) in command.words.iter().enumerate().skip(1) {
             if Some(at) == filter {
                 continue;
             }
             found.extend(mention(word, operation));
         }
+    }
+}
+
+/// Options of `jq` without a value, as letters and as words.
+const JQ_LETTERS: &str = "nrjasScCMeR";
+const JQ_SWITCHES: &[&str] = &[
+    "--null-input",
+    "--raw-output",
+    "--join-output",
+    "--ascii-output",
+    "--slurp",
+    "--sort-keys",
+    "--compact-output",
+    "--color-output",
+    "--monochrome-output",
+    "--exit-status",
+    "--raw-input",
+    "--tab",
+    "--stream",
+    "--seq",
+];
+
+/// Returns which word of a `jq` command is its filter, which is not a file: the first operand. With
+/// an option that may have another meaning, only `.` is known to be a filter.
+fn jq_filter(words: &[Word]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let text = words.get(at)?.literal();
+        let is_letters = |text: &str| {
+            let letters = text.strip_prefix('-').unwrap_or_default();
+            !letters.is_empty() && letters.chars().all(|c| JQ_LETTERS.contains(c))
+        };
+        at += match text {
+            Some(text) if is_letters(text) || JQ_SWITCHES.contains(&text) => 1,
+            Some("--indent") => 2,
+            Some("--arg" | "--argjson" | "--slurpfile" | "--rawfile") => 3,
+            Some(text) if !text.starts_with('-') => return Some(at),
+            _ => return words.iter().position(|word| word.literal() == Some(".")),
+        };
     }
 }
 

@@ -123,6 +123,15 @@ impl Settings<'_, '_> {
         );
     }
 
+    /// Rejects keys of a hook that differ from a known one by a typo.
+    fn typos(&mut self, fields: &Fields<'_>, known: &'static [&'static str]) {
+        for entry in fields.iter().filter(|entry| !known.contains(&&*entry.key)) {
+            if let Some(meant) = keys::typo(&entry.key, known) {
+                self.misspelt(entry, "", meant);
+            }
+        }
+    }
+
     /// Reads a flag that restricts; an invalid value counts as set.
     fn strict_flag(&mut self, entry: &Entry) -> bool {
         bool::from_node(&mut self.reader, &entry.value, &format!("`{}`", entry.key)).unwrap_or(true)
@@ -232,6 +241,9 @@ impl Settings<'_, '_> {
             return None;
         }
         if *decision != Decision::Allow {
+            if let Some(parameter) = keys::bash_parameter(text) {
+                return Pattern::parse(&parameter, &self.anchor).ok();
+            }
             // `Tool(*)` is every use of the tool; other meanings of `*` are not considered.
             let whole = text.strip_suffix("(*)").unwrap_or(text);
             return self.reader.restricting(whole, at, &self.anchor, &mut self.negated);
@@ -253,6 +265,8 @@ impl Settings<'_, '_> {
                 self.event(entry);
             } else if HookSpec::PROTOCOL.contains(&&*entry.key) {
                 uncalled.push(entry);
+            } else if let Some(known) = keys::typo(&entry.key, HookSpec::PROTOCOL) {
+                self.misspelt(entry, "hooks.", known);
             } else {
                 unknown.push(entry);
             }
@@ -273,6 +287,7 @@ impl Settings<'_, '_> {
         };
         for group in groups {
             let Some(fields) = self.reader.any_table(group, "a hook") else { continue };
+            self.typos(&fields, keys::HOOK);
             let matcher = match fields.field_or(&mut self.reader, "matcher", "") {
                 Some("" | "*") => None,
                 Some(text) => Some(text.to_owned()),
@@ -297,6 +312,7 @@ impl Settings<'_, '_> {
     fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<ParsedHook> {
         let before = self.reader.mistakes.count();
         let fields = self.reader.any_table(node, "a handler")?;
+        self.typos(&fields, keys::HANDLER);
         let Some(kind) = fields.get("type") else {
             self.reader.wrong(
                 node.at,
@@ -450,12 +466,11 @@ fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
             _ => {}
         }
     }
-    let bash = specifier.filter(|_| tool == "Bash");
-    if let Some(name) = bash.and_then(keys::bash_parameter) {
-        return Some(format!("commands have no parameter `{name}` here"));
-    }
     if *decision != Decision::Allow {
         return None;
+    }
+    if keys::bash_parameter(text).is_some() {
+        return Some("`Tool(parameter:value)` can deny or ask, but not allow".to_owned());
     }
     if tool == "Skill" {
         return Some("it allows nothing; allow `skill__load` and `skill__read`".to_owned());

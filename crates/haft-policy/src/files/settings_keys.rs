@@ -94,14 +94,57 @@ pub(super) fn misspelt_permission(key: &str) -> Option<&'static str> {
     nearest(key, PERMISSIONS)
 }
 
+/// Keys of one entry of a hook event.
+pub(super) const HOOK: &[&str] = &["matcher", "hooks"];
+
+/// Keys of a handler of a hook.
+pub(super) const HANDLER: &[&str] = &[
+    "type",
+    "command",
+    "args",
+    "shell",
+    "async",
+    "asyncRewake",
+    "url",
+    "headers",
+    "allowedEnvVars",
+    "server",
+    "tool",
+    "input",
+    "prompt",
+    "model",
+    "continueOnBlock",
+    "if",
+    "timeout",
+    "statusMessage",
+    "once",
+];
+
+/// Returns the known key that one differs from by a typo: at most two letters in one position, or
+/// upper and lower case. A newer key may be similar to an old one, so nothing else counts.
+pub(super) fn typo(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let is_typo = |known: &&&str| {
+        let same = |(a, b): &(char, char)| a == b;
+        let start = key.chars().zip(known.chars()).take_while(same).count();
+        let (own, other) = (key.chars().count() - start, known.chars().count() - start);
+        let ends = key.chars().rev().zip(known.chars().rev()).take_while(same).count();
+        let ends = ends.min(own).min(other);
+        // Of a key of a few letters, nothing would be left.
+        start + ends >= 3 && own - ends <= 2 && other - ends <= 2 || key.eq_ignore_ascii_case(known)
+    };
+    known.iter().find(is_typo).copied()
+}
+
 /// Parameters of `Bash` that the shell of haft does not have: it runs every command in the
 /// foreground and in the sandbox. No command has such a name.
 const BASH_PARAMETERS: [&str; 2] = ["run_in_background", "dangerouslyDisableSandbox"];
 
-/// Returns the parameter that a specifier of `Bash` names, if it names one.
-pub(super) fn bash_parameter(specifier: &str) -> Option<&'static str> {
-    let (name, _) = specifier.split_once(':')?;
-    BASH_PARAMETERS.into_iter().find(|known| *known == name)
+/// Returns the pattern of a rule about a parameter of `Bash`, if it is about one.
+pub(super) fn bash_parameter(rule: &str) -> Option<String> {
+    let inside = rule.trim().strip_prefix("Bash(")?.strip_suffix(')')?;
+    let (name, value) = inside.split_once(':')?;
+    let is_plain = !value.is_empty() && !value.contains([' ', '\'', '"']);
+    (BASH_PARAMETERS.contains(&name) && is_plain).then(|| format!("Bash arg.{name}={value}"))
 }
 
 /// Returns the pattern of a rule about a parameter of `Agent`, if the rule can be read so.

@@ -325,6 +325,26 @@ fn a_deny_or_an_ask_without_an_example_is_untested() {
 }
 
 #[test]
+fn other_spellings_of_options_are_known_ways_around() {
+    let rules =
+        |pattern: &str| read(&format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"deny\"\n"));
+    for (pattern, way) in [
+        ("Bash(git push --force *)", "`git push -f`"),
+        ("Bash(git push --force *)", "`git push origin main --force`"),
+        ("Bash(rm -rf *)", "`rm -fr x`"),
+        ("Bash(git commit --no-verify *)", "`git commit -n`"),
+        ("Bash(npm install *)", "`npm i x`"),
+    ] {
+        let found = rules(pattern).ways_around();
+        assert_eq!(found.len(), 1, "{pattern}: {found:?}");
+        assert!(found[0].to_string().contains(way), "{pattern}: {}", found[0]);
+    }
+    // A rule that covers them all leaves none of these.
+    let found = rules("Bash(git push *)").ways_around();
+    assert!(found.iter().all(|found| !found.to_string().contains("git push -f")), "{found:?}");
+}
+
+#[test]
 fn valid_rules_have_no_findings() {
     let rules = read(SENSIBLE);
     let found = rules.lint(&[]);

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{facts::Sample, pattern::Pattern, rules::Rules};
 
 /// For each program, an ordinary use of it and other commands with the same effect.
-const PROGRAMS: [(&str, &str, &[&str]); 9] = [
+const PROGRAMS: [(&str, &str, &[&str]); 16] = [
     (
         "rm",
         "rm -rf x",
@@ -21,6 +21,29 @@ const PROGRAMS: [(&str, &str, &[&str]); 9] = [
             "python3 -c 'import shutil; shutil.rmtree(\"x\")'",
         ],
     ),
+    (
+        "rm -rf",
+        "rm -rf x",
+        &["rm -fr x", "rm -r -f x", "rm --recursive --force x", "find x -delete"],
+    ),
+    (
+        "git push --force",
+        "git push --force",
+        &["git push -f", "git push origin main --force", "git push origin +main"],
+    ),
+    ("git push -f", "git push -f", &["git push --force", "git push origin +main"]),
+    (
+        "git commit --no-verify",
+        "git commit --no-verify",
+        &["git commit -n", "git commit -m x --no-verify", "git -c core.hooksPath=x commit"],
+    ),
+    (
+        "git reset --hard",
+        "git reset --hard",
+        &["git checkout -f", "git restore .", "git reset -q --hard"],
+    ),
+    ("npm install", "npm install x", &["npm i x", "npm add x", "npx -y x", "yarn add x"]),
+    ("pip install", "pip install x", &["uv pip install x", "pipx install x"]),
     (
         "curl",
         "curl https://x.org",
@@ -96,6 +119,11 @@ fn program(
 
 fn programs(rules: &Rules, program: &(&str, &str, &[&'static str])) -> Vec<String> {
     let is_open = |way: &&&str| !rules.restricts_sample(&sample(way));
+    // Its first way is another spelling: if that is restricted, a rule about the whole program is
+    // there, and is reported.
+    if program.0.contains(" -") && !program.2.first().is_some_and(|way| is_open(&way)) {
+        return Vec::new();
+    }
     program.2.iter().filter(is_open).map(|way| (*way).to_owned()).collect()
 }
 

@@ -225,6 +225,10 @@ impl Rules {
                     if verdict.decision == Decision::Allow
                         && self.may_read_restricted_below(call) =>
                 {
+                    if let Some(verdict) = default::masked(call) {
+                        return self.confined(call, verdict, notes);
+                    }
+                    note_not_confined(call, notes);
                     default::ask(call, "it may read a file that a rule restricts")
                 }
                 verdict => {

@@ -158,7 +158,7 @@ fn every_handler_type_is_read_or_reported() {
     note settings.json:12: only `bash` is supported; this handler is ignored
     note settings.json:21: a hook of `SessionStart` with `if` is never called: this event has no tool
     note settings.json:18: haft does not support the hook events: `UserPromptSubmit`, `PreCompact`
-    note settings.json:20: unknown hook events: `PreToolUsed`
+    note settings.json:20: unknown hook events: `BeforeEachTool`
     note settings.json:5: 8 hooks of this file FAIL OPEN, as documented there: if one fails, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
     "#);
 }
@@ -977,4 +977,57 @@ fn budget_of_tool_definitions_is_read() {
     assert_eq!(loaded.limits.max_tool_tokens, Some(9_000));
     let error = mistakes(&[project("[defaults]\nmax_tool_tokens = -1\n")]);
     assert!(error.contains("`max_tool_tokens` must be a whole number"), "{error}");
+}
+
+#[test]
+fn misspelt_hook_events_and_keys_are_errors() {
+    let read = |hooks: &str| {
+        mistakes(&[settings(ConfigLayer::Project, &format!(r#"{{"hooks": {hooks}}}"#))])
+    };
+    let handler = r#"[{"type": "command", "command": "true"}]"#;
+    for (hooks, key, meant) in [
+        (
+            format!(r#"{{"PreToolUze": [{{"hooks": {handler}}}]}}"#),
+            "hooks.PreToolUze",
+            "hooks.PreToolUse",
+        ),
+        (
+            format!(r#"{{"pretooluse": [{{"hooks": {handler}}}]}}"#),
+            "hooks.pretooluse",
+            "hooks.PreToolUse",
+        ),
+        (
+            format!(r#"{{"PreToolUse": [{{"matchr": "Bash", "hooks": {handler}}}]}}"#),
+            "matchr",
+            "matcher",
+        ),
+        (
+            r#"{"PreToolUse": [{"hooks": [{"type": "command", "command": "true", "timout": 5}]}]}"#
+                .to_owned(),
+            "timout",
+            "timeout",
+        ),
+    ] {
+        let error = read(&hooks);
+        assert!(error.contains(&format!("unknown key `{key}`")), "{hooks}: {error}");
+        assert!(error.contains(&format!("did you mean `{meant}`?")), "{hooks}: {error}");
+    }
+    // A newer event, and a newer key, are not typos.
+    let newer = format!(
+        r#"{{"hooks": {{"PreToolBatch": [], "PreToolUse": [{{"since": 2, "hooks": {handler}}}]}}}}"#
+    );
+    assert_eq!(trusted(&[settings(ConfigLayer::Project, &newer)]).hooks.len(), 1);
+}
+
+#[test]
+fn parameters_of_bash_are_denied_and_not_ignored() {
+    let text = r#"{"permissions": {"deny": ["Bash(run_in_background:true)"], "allow": ["Bash(run_in_background:true)"]}}"#;
+    let setup = trusted(&[settings(ConfigLayer::Project, text)]);
+    let rules: Vec<String> = setup.rules.iter().map(|rule| rule.matches[0].to_string()).collect();
+    assert_eq!(rules, ["Bash arg.run_in_background=true"]);
+    assert!(
+        setup.notes.iter().any(|note| format!("{note:?}").contains("not allow")),
+        "{:?}",
+        setup.notes
+    );
 }

@@ -16,8 +16,8 @@ use crate::{
         Kind, classify,
         read_only::plain_name,
         read_tables::{
-            APPENDS_SUFFIX, DEFAULT_TO_CURRENT_DIRECTORY, EXPRESSIONS, FILES, NO_FILE_VALUES,
-            NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
+            APPENDS_SUFFIX, DEFAULT_TO_CURRENT_DIRECTORY, EXPRESSIONS, FILES, JQ_SWITCHES,
+            NO_FILE_VALUES, NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
         },
     },
     grammar::{Given, tables},
@@ -296,9 +296,14 @@ impl Names {
         if expression && let Some(word) = given.operands.first() {
             self.expression(word)?;
         }
-        // `jq .` prints all, and `..` everything below: neither is a directory.
+        // `jq .` prints all, and `..` everything below: neither is a directory. `.env` is a file
+        // unless the first operand is certainly the filter.
         let is_filter = |word: &&Word| matches!(word.literal(), Some("." | ".."));
-        let filter = name == "jq" && given.operands.first().is_some_and(is_filter);
+        let no_values = || given.options.iter().all(|(option, _)| is_in(JQ_SWITCHES, option));
+        let first = given.operands.first();
+        let filter = name == "jq"
+            && (first.is_some_and(is_filter)
+                || no_values() && first.is_some_and(|word| word.literal().is_some()));
         let skipped = usize::from(expression || filter);
         let files = given.operands.get(skipped..).unwrap_or_default();
         files.iter().try_for_each(|word| self.path(word))?;
@@ -438,9 +443,20 @@ impl Names {
 /// A jq filter that includes modules by name, or prints the environment.
 fn uses_modules_or_environment(word: &Word) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // `.env` and `.a.env` are fields. After `..` or a digit the dot is not that of a field.
+    let is_field = |before: &str| {
+        let path = before.strip_suffix('.');
+        path.is_some_and(|path| !path.ends_with(|c: char| c == '.' || c.is_ascii_digit()))
+    };
     word.literal().is_none_or(|text| {
+        let names = ["env", "ENV"].into_iter().flat_map(|name| text.match_indices(name));
+        let mut environment = names.filter(|(at, name)| {
+            let (before, after) = (text.get(..*at), text.get(at + name.len()..));
+            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+            !before.ends_with(is_part) && !after.starts_with(is_part) && !is_field(before)
+        });
         ["import", "include", "modulemeta"].iter().any(|name| text.contains(name))
-            || text.split(|c| !is_part(c)).any(|name| matches!(name, "env" | "ENV"))
+            || environment.next().is_some()
     })
 }
 
@@ -484,7 +500,10 @@ mod tests {
             ("awk -F/ '/x/ {print $1}' a b", "a b"),
             ("cut -d/ -f2 a", "2 a"),
             ("sort -t/ -k2 a | uniq -c | head -3", "2 a"),
-            ("jq .a x.json", ".a x.json"),
+            ("jq .a x.json", "x.json"),
+            ("jq -r .env x.json", "x.json"),
+            ("jq --arg a b .env x.json", ".env a b x.json"),
+            ("jq -c . .env", ".env"),
             ("cat < in.txt", "in.txt"),
             ("cat <<< words", ""),
             ("echo hi; pwd; date +%F", "+%F"),
@@ -509,7 +528,7 @@ mod tests {
             ("zcat a", ". a"),
             ("zcat logs/a logs/b.gz", "logs logs/a logs/b.gz"),
             ("unzip -p arch", ". arch"),
-            ("jq .environment a", ".environment a"),
+            ("jq .environment a", "a"),
             ("cat a; echo $?", "a"),
             ("echo \"$(wc -l < a)\"", "a"),
             ("cat <<'E'\n$HOME\nE", ""),
@@ -593,6 +612,9 @@ mod tests {
             "grep --directories=recurse x",
             "fd --base-directory src x a",
             "jq -n env",
+            "jq -n '. | env'",
+            "jq -n '[..env]'",
+            "jq '.env, env' x",
             "jq -n '$ENV.HOME'",
             "jq -f p.jq a",
             "jq -n --from-file p.jq",

@@ -122,8 +122,66 @@ pub(super) fn prints_history(text: &str) -> bool {
         let words: Option<Vec<&str>> = command.words.iter().map(|word| word.literal()).collect();
         let Some(words) = words else { return text.contains("git") };
         let is_git = words.iter().any(|word| word.rsplit('/').next() == Some("git"));
-        is_git && !matches!(words[..], ["git", name, ..] if GIT_WITHOUT_HISTORY.contains(&name))
+        is_git
+            && match &words[..] {
+                ["git", "--no-pager", rest @ ..] | ["git", rest @ ..] => prints_contents(rest),
+                _ => true,
+            }
     })
+}
+
+/// Options of `git log` and `git diff` that print no contents of files, up to their `=`.
+const WITHOUT_CONTENTS: &[&str] = &[
+    "--abbrev-commit",
+    "--after",
+    "--all",
+    "--author",
+    "--before",
+    "--cached",
+    "--date",
+    "--decorate",
+    "--first-parent",
+    "--format",
+    "--graph",
+    "--grep",
+    "--max-count",
+    "--merges",
+    "--name-only",
+    "--name-status",
+    "--no-color",
+    "--no-merges",
+    "--numstat",
+    "--oneline",
+    "--pretty",
+    "--quiet",
+    "--reverse",
+    "--shortstat",
+    "--since",
+    "--staged",
+    "--stat",
+    "--until",
+];
+
+/// Returns whether git, called with these words, may print contents of files.
+///
+/// FAIL CLOSED: an option that is not listed may print a patch.
+fn prints_contents(words: &[&str]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let options = || rest.iter().take_while(|word| **word != "--").filter(|w| w.starts_with('-'));
+    let is_count = |word: &str| {
+        let digits = word.strip_prefix("-n").or_else(|| word.strip_prefix('-')).unwrap_or_default();
+        digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let option = |word: &str| word.split_once('=').map_or(word, |(name, _)| name).to_owned();
+    let is_listed = |word: &&str| WITHOUT_CONTENTS.contains(&&*option(word)) || is_count(word);
+    // Without one of these `git diff` prints a patch.
+    let forms = ["--stat", "--shortstat", "--numstat", "--name-only", "--name-status"];
+    let summarizes = |word: &&str| forms.contains(&&*option(word));
+    match *name {
+        "log" => !options().all(|word| is_listed(word)),
+        "diff" => !options().all(|word| is_listed(word)) || !options().any(|word| summarizes(word)),
+        name => !GIT_WITHOUT_HISTORY.contains(&name),
+    }
 }
 
 /// Returns the environment of a confined run: programs skip optional writes.
@@ -173,4 +231,42 @@ pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
          empty. {wanted} If it needs more, call again with `access: \"write\"`; this may need \
          approval.{network}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prints_history;
+
+    #[test]
+    fn git_prints_history_only_with_patches_and_contents() {
+        for text in [
+            "git status --short",
+            "git log --oneline -5",
+            "git --no-pager log -n 3 --format='%h %s' main..HEAD -- src",
+            "git log --stat --since=yesterday | head -20",
+            "git diff --stat HEAD~1",
+            "git diff --cached --name-only",
+            "grep -r x .",
+        ] {
+            assert!(!prints_history(text), "{text}");
+        }
+        for text in [
+            "git log -p",
+            "git log --oneline -5 -p",
+            "git log -L1,5:.env",
+            "git log -S x --patch-with-stat",
+            "git log --cc",
+            "git diff",
+            "git diff --cached",
+            "git diff --stat -p",
+            "git diff --stat -U3",
+            "git show HEAD:.env",
+            "git -C x log",
+            "git cat-file -p HEAD:.env",
+            "env git log",
+            "git log $X",
+        ] {
+            assert!(prints_history(text), "{text}");
+        }
+    }
 }

@@ -356,8 +356,6 @@ impl Tool for Shell {
         match command_line.kind {
             Kind::ReadOnly if self.is_proven_read_only(&command_line) => {
                 let effects = self.effects(&command_line, args, cx);
-                // A command that names a file it would not see would only fail.
-                let confinable = confinable && effects == Effects::Undeclared;
                 CallProfile {
                     class: ConcurrencyClass::ReadOnly,
                     read_only: true,

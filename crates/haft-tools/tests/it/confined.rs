@@ -307,6 +307,34 @@ async fn denied_files_are_hidden_from_a_confined_command() {
 }
 
 #[tokio::test]
+async fn command_that_reads_below_a_denied_file_runs_with_the_file_masked() {
+    let fixture = TestWorkspace::new();
+    let ruled = |decision: &str| {
+        let text = format!("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"{decision}\"\n");
+        fixture.ruled(&text)
+    };
+    let (denied, asked) = (ruled("deny"), ruled("ask"));
+    for command in ["grep -rh -e alpha -e key . --include=*.txt", "cat *.txt keys/../a.txt"] {
+        let answer = shell(&denied, command).await;
+        let text = answer.text();
+        assert_eq!(code(&answer), None, "{command}: {text}");
+        assert!(text.contains("alpha") && !text.contains("the key"), "{command}: {text}");
+        // A question cannot be masked.
+        assert_eq!(code(&shell(&asked, "grep -rh key .").await), Some(FailureCode::Denied));
+    }
+    for certain in ["cat keys/k.txt", "cat keys/*", "grep -r key keys"] {
+        let answer = shell(&denied, certain).await;
+        assert_eq!(code(&answer), Some(FailureCode::Denied), "{certain}: {}", answer.text());
+    }
+    // What it names outside of the workspace is not visible, so it is asked about.
+    let answer = shell(&denied, &format!("grep -rh key . {NOT_SHOWN}")).await;
+    assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
+    // Commits are not contents of files.
+    assert_eq!(code(&shell(&denied, "git log --oneline -3").await), None);
+    assert_eq!(code(&shell(&denied, "git log -p").await), Some(FailureCode::Denied));
+}
+
+#[tokio::test]
 async fn confinement_can_be_switched_off_and_is_off_without_namespaces() {
     let fixture = TestWorkspace::new();
     let run = runtime(fixture.builtin().confine_unasked(false)).build().unwrap().run();

@@ -7,6 +7,8 @@
 #![expect(clippy::disallowed_methods, reason = "it makes the files of a project")]
 #![cfg(target_os = "linux")]
 
+mod agreement;
+
 use std::{
     fs,
     path::PathBuf,
@@ -85,23 +87,46 @@ impl Project {
     }
 
     fn runtime(&self, permissions: &Value) -> RuntimeBuilder {
-        let settings = json!({"permissions": permissions});
+        let settings = json!({"permissions": permissions}).to_string();
+        let setting = Setting { has_approver: true, confines: false };
+        self.runtime_of(FileFormat::Settings, settings, setting).unwrap()
+    }
+
+    /// A runtime with the rules of a file; `None` if the file is not valid.
+    fn runtime_of(
+        &self,
+        form: FileFormat,
+        text: String,
+        setting: Setting,
+    ) -> Option<RuntimeBuilder> {
+        let name = match form {
+            FileFormat::Toml => "haft.toml",
+            FileFormat::Settings => ".claude/settings.json",
+        };
         let file = ConfigFile {
             layer: ConfigLayer::Project,
-            form: FileFormat::Settings,
-            path: self.root.join(".claude/settings.json"),
+            form,
+            path: self.root.join(name),
             anchor: self.root.clone(),
-            text: settings.to_string(),
+            text,
         };
         let options = LoadOptions { trusted: true, ..LoadOptions::default() };
-        let config = PolicyConfig::read(&[file], &options).unwrap();
+        let config = PolicyConfig::read(&[file], &options).ok()?;
         let rules = Rules::new(config.rules, config.context).unwrap();
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
         let tools = BuiltinTools::new(workspace).fetch(Fetch::new());
-        let tools = tools.helper(helper()).confine_unasked(false);
+        let tools = tools.helper(helper()).confine_unasked(setting.confines);
         let registry = ToolRegistry::builder().add(tools).build().unwrap();
-        Runtime::builder().registry(registry).policy(rules).approver(Unasked)
+        let runtime = Runtime::builder().registry(registry).policy(rules);
+        Some(if setting.has_approver { runtime.approver(Unasked) } else { runtime })
     }
+}
+
+/// How the calls of a run are authorized, apart from rules.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    has_approver: bool,
+    confines: bool,
 }
 
 /// An approver that denies.
