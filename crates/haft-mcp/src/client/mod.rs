@@ -18,6 +18,7 @@ mod confined;
 mod process;
 mod bounded_lines;
 mod ordered;
+mod connect_error;
 mod connection;
 mod supervisor;
 mod admission;
