@@ -27,6 +27,7 @@ mod call;
 mod remote_tool;
 mod server;
 
+pub(crate) use self::admission::admit_listed;
 pub use self::{
     admission::KnownTools,
     config::{

@@ -251,7 +251,7 @@ impl RemoteServer {
         pins.clone()
     }
 
-    fn known(&self) -> &KnownTools {
+    pub(crate) fn known(&self) -> &KnownTools {
         &self.0.supervisor.host.known
     }
 
