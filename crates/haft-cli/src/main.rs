@@ -40,6 +40,10 @@ mod mcp_login;
 #[cfg(feature = "mcp")]
 mod mcp_servers;
 #[cfg(feature = "mcp")]
+mod mcp_files;
+#[cfg(feature = "mcp")]
+mod mcp_inputs;
+#[cfg(feature = "mcp")]
 mod remote_call;
 #[cfg(not(feature = "mcp"))]
 mod mcp_off;
