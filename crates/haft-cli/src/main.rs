@@ -17,6 +17,8 @@ mod mcp_wrap;
 #[cfg(feature = "mcp")]
 mod waiting_calls;
 #[cfg(feature = "mcp")]
+mod task_files;
+#[cfg(feature = "mcp")]
 mod install;
 #[cfg(feature = "mcp")]
 mod install_edit;
