@@ -90,8 +90,8 @@ assert.equal(questions.length, 2, 'one question for each call');
 assert.match(questions[0], /memory__create_entities/);
 assert.match(text(await call('memory__read_graph', {})), new RegExp(`ts-${version}-${transportName}`));
 
-// Progress reaches the client. If the last note and the result come in one read, the SDK has dropped
-// its handler before it runs it, and reports the note as an error: it arrived all the same.
+// Progress reaches the client. If the last note and the result come in one read, the SDK has
+// dropped its handler before it runs it, and reports the note as an error: it arrived all the same.
 const progress = [];
 client.onerror = (error) => {
     const late = /progress notification for an unknown token: (.*)$/s.exec(error.message);

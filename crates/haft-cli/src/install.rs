@@ -167,8 +167,8 @@ fn undo(file: &Path, shown: &Path, output: args::Output) -> Result<(), Problem> 
     Ok(())
 }
 
-/// If a file is not as haft wrote it: its text with the commands put back, and how many. A file that
-/// is missing has nothing to keep.
+/// If a file is not as haft wrote it: its text with the commands put back, and how many. A file
+/// that is missing has nothing to keep.
 fn changed_since(file: &Path, kept: &Path) -> Result<Option<(String, usize)>, Problem> {
     let Ok(now) = input::file(file) else { return Ok(None) };
     let format = format_of(file);

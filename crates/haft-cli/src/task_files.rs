@@ -1,8 +1,9 @@
 //! Records of tasks of MCP clients, one file each, in the user's state directory: the next
 //! `haft serve` can say what became of them.
 //!
-//! INVARIANT: only the user can read the files. Whether the process of a task still runs is known by
-//! a file that it holds locked; the kernel releases the lock when the process ends, however it ends.
+//! INVARIANT: only the user can read the files. Whether the process of a task still runs is known
+//! by a file that it holds locked; the kernel releases the lock when the process ends, however it
+//! ends.
 
 use std::{
     fs,

@@ -231,8 +231,8 @@ pub(super) fn texts_of(tool: &Tool, server: &str) -> AdmittedTexts {
     }
 }
 
-/// Makes a listed prompt or resource safe to pass on. A suspicious one loses its texts and says why;
-/// `false` means that it may not be listed at all, because its name is suspicious.
+/// Makes a listed prompt or resource safe to pass on. A suspicious one loses its texts and says
+/// why; `false` means that it may not be listed at all, because its name is suspicious.
 pub(crate) fn admit_listed(item: &mut Value, server: &str, known: &KnownTools) -> bool {
     let own = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
     let names = ["name", "uri", "uriTemplate"].map(own);

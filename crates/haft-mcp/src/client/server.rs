@@ -306,8 +306,8 @@ impl ToolSource for RemoteServer {
         })
     }
 
-    /// The first list waits for the server, which may take longer than a check of the runtime: `npx`
-    /// installs it first.
+    /// The first list waits for the server, which may take longer than a check of the runtime:
+    /// `npx` installs it first.
     fn list_timeout(&self) -> Option<Duration> {
         const MARGIN: Duration = Duration::from_secs(5);
         self.0.supervisor.definitions().is_none().then(|| self.config().start_wait + MARGIN)

@@ -86,7 +86,8 @@ mod tests {
     fn inputs_that_are_declared_and_used_are_listed_once() {
         let text = r#"{ // VS Code
             "inputs": [{"type": "promptString", "id": "key"}, {"type": "promptString", "id": "key"},
-                {"type": "pickString", "id": "zone", "options": ["a", {"label": "B", "value": "b"}]},
+                {"type": "pickString", "id": "zone",
+                 "options": ["a", {"label": "B", "value": "b"}]},
                 {"type": "command", "id": "run", "command": "x"},
                 {"type": "promptString", "id": "unused"}],
             "servers": {"s": {"command": "${input:key}${input:zone}${input:run}"}}}"#;

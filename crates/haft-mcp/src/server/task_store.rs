@@ -1,5 +1,5 @@
-//! Where the records of tasks are kept, so that a client gets an answer about its task also after the
-//! process that ran it has ended.
+//! Where the records of tasks are kept, so that a client gets an answer about its task also after
+//! the process that ran it has ended.
 //!
 //! INVARIANT: a record is only for the caller that started the task. A task whose process ended in
 //! the middle is failed with an unknown outcome, never working.
