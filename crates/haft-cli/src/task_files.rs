@@ -90,7 +90,7 @@ fn remove_old(directory: &Path) {
         let path = entry.path();
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
         let age = modified.ok().and_then(|time| now.duration_since(time).ok());
-        if !age.is_some_and(|age| age > MAX_AGE) {
+        if age.is_none_or(|age| age <= MAX_AGE) {
             continue;
         }
         let is_task = path.extension().is_some_and(|extension| extension == "task");
