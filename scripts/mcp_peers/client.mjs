@@ -90,8 +90,13 @@ assert.equal(questions.length, 2, 'one question for each call');
 assert.match(questions[0], /memory__create_entities/);
 assert.match(text(await call('memory__read_graph', {})), new RegExp(`ts-${version}-${transportName}`));
 
-// Progress reaches the client.
+// Progress reaches the client. If the last note and the result come in one read, the SDK has
+// dropped its handler before it runs it, and reports the note as an error: it arrived all the same.
 const progress = [];
+client.onerror = (error) => {
+    const late = /progress notification for an unknown token: (.*)$/s.exec(error.message);
+    if (late) progress.push(JSON.parse(late[1]).params.progress);
+};
 const long = await call(
     'everything__trigger-long-running-operation',
     { duration: 1, steps: 3 },
@@ -99,6 +104,7 @@ const long = await call(
     { onprogress: (note) => note.total && progress.push(note.progress) },
 );
 assert.ok(!long.isError, text(long));
+await new Promise((resolve) => setImmediate(resolve));
 assert.equal(progress.length, 3, `progress: ${progress}`);
 
 // Resources and prompts are passed on under their prefix.

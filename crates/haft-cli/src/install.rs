@@ -18,6 +18,7 @@ use crate::{
     host_env::HostEnv,
     input,
     install_edit::{self, Change, ClientFormat},
+    mcp_files,
     style::{self, BOLD, DIM},
 };
 
@@ -29,8 +30,11 @@ pub(crate) fn run(args: &args::Install, host: &HostEnv) -> Result<ExitCode, Prob
         Some(file) => file.clone(),
         None => default_file(args.client, args.project, host)?,
     };
+    // The target of a symlink is changed, so that it stays a symlink.
+    let shown = file;
+    let file = shown.canonicalize().unwrap_or_else(|_| shown.clone());
     if args.undo {
-        undo(&file, args.output)?;
+        undo(&file, &shown, args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = input::file(&file)?;
@@ -40,7 +44,7 @@ pub(crate) fn run(args: &args::Install, host: &HostEnv) -> Result<ExitCode, Prob
     if !args.dry_run && changes.iter().any(|change| change.after.is_some()) {
         keep_and_write(&file, &text, &new)?;
     }
-    report(&file, &changes, args)?;
+    report(&shown, &changes, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,9 +81,7 @@ fn default_file(client: McpClient, is_project: bool, host: &HostEnv) -> Result<P
     let home = host.home.as_ref().ok_or_else(|| {
         Problem::new("`HOME` is not set").hint("name the file with `--file FILE`")
     })?;
-    let settings =
-        if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
-    let settings = home.join(settings);
+    let settings = home.join(mcp_files::applications());
     Ok(match client {
         McpClient::ClaudeCode => home.join(".claude.json"),
         McpClient::ClaudeDesktop => settings.join("Claude/claude_desktop_config.json"),
@@ -109,6 +111,13 @@ fn keep_and_write(file: &Path, old: &str, new: &str) -> Result<(), Problem> {
     if !kept.exists() {
         write(&kept, old, file).map_err(|e| failed("keep the old content of", e))?;
     }
+    replace(file, new)
+}
+
+/// Replaces a file in one step.
+fn replace(file: &Path, new: &str) -> Result<(), Problem> {
+    let failed =
+        |what: &str, e: io::Error| Problem::new(format!("cannot {what} `{}`: {e}", file.display()));
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(".haft-new");
     let temporary = PathBuf::from(temporary);
@@ -125,20 +134,53 @@ fn write(path: &Path, text: &str, like: &Path) -> io::Result<()> {
     fs::write(path, text)
 }
 
-fn undo(file: &Path, output: args::Output) -> Result<(), Problem> {
+fn undo(file: &Path, shown: &Path, output: args::Output) -> Result<(), Problem> {
     let kept = kept_file(file);
     if !kept.exists() {
-        return Err(Problem::new(format!("there is no `{}`", kept.display()))
+        return Err(Problem::new(format!("there is no `{}`", kept_file(shown).display()))
             .hint("haft keeps the old file only if it has changed it"));
     }
-    fs::rename(&kept, file)
-        .map_err(|e| Problem::new(format!("cannot put `{}` back: {e}", file.display())))?;
+    let cannot = |e: io::Error| Problem::new(format!("cannot put `{}` back: {e}", file.display()));
+    let changed = changed_since(file, &kept)?;
+    match &changed {
+        // What the client or the person wrote since then stays.
+        Some((text, _)) => {
+            replace(file, text)?;
+            fs::remove_file(&kept).map_err(cannot)?;
+        }
+        None => fs::rename(&kept, file).map_err(cannot)?,
+    }
+    let servers = changed.map(|(_, servers)| servers);
     if output.json {
-        style::print(format_args!("{}\n", json!({"file": file, "restored": true})))?;
+        let whole = json!({"file": shown, "restored": servers.is_none(), "unwrapped": servers});
+        style::print(format_args!("{whole}\n"))?;
         return Ok(());
     }
-    style::print_page(format!("put back {}\n", style::visible(&file.display().to_string())))?;
+    let name = style::visible(&shown.display().to_string());
+    style::print_page(match servers {
+        None => format!("put back {name}\n"),
+        Some(servers) => format!(
+            "{name} has changed since: {} put back, the rest stays\n",
+            style::count(servers, "command")
+        ),
+    })?;
     Ok(())
+}
+
+/// If a file is not as haft wrote it: its text with the commands put back, and how many. A file
+/// that is missing has nothing to keep.
+fn changed_since(file: &Path, kept: &Path) -> Result<Option<(String, usize)>, Problem> {
+    let Ok(now) = input::file(file) else { return Ok(None) };
+    let format = format_of(file);
+    let written = install_edit::wrap_servers(&input::file(kept)?, format, &this_program()?);
+    if written.is_ok_and(|(written, _)| written == now) {
+        return Ok(None);
+    }
+    let unwrapped = install_edit::unwrap_servers(&now, format).map_err(|problem| {
+        Problem::new(format!("`{}`: {problem}", file.display()))
+            .hint(format!("the file from before haft is `{}`", kept.display()))
+    })?;
+    Ok(Some(unwrapped))
 }
 
 fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), Problem> {
@@ -173,8 +215,11 @@ fn report(file: &Path, changes: &[Change], args: &args::Install) -> Result<(), P
         }
     }
     let count = changes.iter().filter(|change| change.after.is_some()).count();
+    let has_changes = count > 0;
     let count = style::count(count, "server");
-    page.push_str(&if args.dry_run {
+    page.push_str(&if !has_changes {
+        format!("nothing to change in {file}\n")
+    } else if args.dry_run {
         format!("{count} in {file} would run behind haft\n")
     } else {
         format!("{count} in {file} now run behind haft; `--undo` puts the old file back\n")

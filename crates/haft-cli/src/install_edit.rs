@@ -60,13 +60,32 @@ pub(crate) fn wrap_servers(
     }
 }
 
+/// Takes haft away from in front of each server. Returns the new text and how many servers changed.
+pub(crate) fn unwrap_servers(text: &str, format: ClientFormat) -> Result<(String, usize), Problem> {
+    match format {
+        ClientFormat::Json => unwrap_json(text),
+        ClientFormat::Toml => unwrap_toml(text),
+    }
+}
+
+/// How many arguments of haft are before the command of a server; `None` if it is not behind haft.
+fn words_of_haft(args: &[String]) -> Option<usize> {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["mcp", "wrap", "--name", _, "--", _, ..] => Some(5),
+        ["mcp", "wrap", "--", _, ..] => Some(3),
+        _ => None,
+    }
+}
+
 /// What a server becomes: the arguments of haft before its own, or why it stays as it is.
 fn added_words(
     name: &str,
     command: Option<&str>,
-    args: &[String],
+    args: Option<&[String]>,
 ) -> Result<Vec<String>, &'static str> {
     let Some(command) = command else { return Err("it is reached by a URL") };
+    let Some(args) = args else { return Err("its `args` are not a list of texts") };
     if args.first().is_some_and(|arg| arg == "mcp") && args.get(1).is_some_and(|arg| arg == "wrap")
     {
         return Err("it is behind haft already");
@@ -75,8 +94,11 @@ fn added_words(
     Ok(["mcp", "wrap", "--name", &name, "--", command].map(str::to_owned).to_vec())
 }
 
-/// A name that rules can use.
+/// A name that rules can use: its own, if it can.
 pub(crate) fn server_name(name: &str) -> String {
+    if haft_mcp::client::is_server_name(name) {
+        return name.to_owned();
+    }
     let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let safe: String = name.chars().map(|c| if is_safe(c) { c } else { '-' }).take(40).collect();
     let safe = safe.trim_matches('-');
@@ -100,29 +122,74 @@ fn json(text: &str, program: &str) -> Result<(String, Vec<Change>), Problem> {
     let root = CstRootNode::parse(text, &OPTIONS)
         .map_err(|e| Problem::new(format!("the file is not JSON: {e}")))?;
     let top = root.object_value().ok_or_else(|| Problem::new("the file is not a JSON object"))?;
-    let mut changes = Vec::new();
-    let servers = JSON_KEYS.iter().filter_map(|key| top.object_value(key));
-    for entry in servers.flat_map(|servers| servers.properties()) {
-        let name = entry.decoded_name().unwrap_or_default();
-        let Some(server) = entry.object_value() else { continue };
-        changes.push(json_server(&name, &server, program));
-    }
+    let changes = json_servers(&top)
+        .iter()
+        .map(|(name, server)| match server {
+            Some(server) => json_server(name, server, program),
+            None => unchanged(name, "it is not an object"),
+        })
+        .collect();
     Ok((root.to_string(), changes))
+}
+
+/// The servers of a file, and those that Claude Code has for single projects.
+fn json_servers(top: &CstObject) -> Vec<(String, Option<CstObject>)> {
+    let projects = top.object_value("projects");
+    let projects = projects.iter().flat_map(CstObject::properties);
+    let local = projects.filter_map(|project| project.object_value()?.object_value(JSON_KEYS[0]));
+    JSON_KEYS
+        .iter()
+        .filter_map(|key| top.object_value(key))
+        .chain(local)
+        .flat_map(|servers| servers.properties())
+        .map(|entry| (entry.decoded_name().unwrap_or_default(), entry.object_value()))
+        .collect()
+}
+
+/// The arguments of a server; `None` if they are not a list of texts.
+fn json_args(server: &CstObject) -> Option<Vec<String>> {
+    match server.get("args") {
+        None => Some(Vec::new()),
+        Some(_) => server
+            .array_value("args")?
+            .elements()
+            .into_iter()
+            .map(|arg| text_of(Some(arg)))
+            .collect(),
+    }
+}
+
+fn unwrap_json(text: &str) -> Result<(String, usize), Problem> {
+    let root = CstRootNode::parse(text, &OPTIONS)
+        .map_err(|e| Problem::new(format!("the file is not JSON: {e}")))?;
+    let top = root.object_value().ok_or_else(|| Problem::new("the file is not a JSON object"))?;
+    let mut count = 0;
+    for (_, server) in json_servers(&top) {
+        let Some(server) = server else { continue };
+        let args = json_args(&server).unwrap_or_default();
+        let Some(words) = words_of_haft(&args) else { continue };
+        let (Some(program), Some(command)) = (args.get(words), server.get("command")) else {
+            continue;
+        };
+        command.set_value(CstInputValue::String(program.clone()));
+        let list = server.array_value("args");
+        let elements = list.iter().flat_map(|list| list.elements());
+        elements.take(words + 1).for_each(CstNode::remove);
+        count += 1;
+    }
+    Ok((root.to_string(), count))
 }
 
 fn json_server(name: &str, server: &CstObject, program: &str) -> Change {
     let command = server.get("command");
     let command_text = command.as_ref().and_then(|command| text_of(command.value()));
     let list = server.array_value("args");
-    let args: Vec<String> = list
-        .iter()
-        .flat_map(|list| list.elements())
-        .map(|arg| text_of(Some(arg)).unwrap_or_default())
-        .collect();
-    let added = match added_words(name, command_text.as_deref(), &args) {
+    let args = json_args(server);
+    let added = match added_words(name, command_text.as_deref(), args.as_deref()) {
         Ok(added) => added,
         Err(why) => return unchanged(name, why),
     };
+    let args = args.unwrap_or_default();
     if let Some(command) = &command {
         command.set_value(CstInputValue::String(program.to_owned()));
     }
@@ -154,21 +221,50 @@ fn toml(text: &str, program: &str) -> Result<(String, Vec<Change>), Problem> {
     Ok((document.to_string(), changes))
 }
 
-fn toml_server(name: &str, server: &mut dyn TableLike, program: &str) -> Change {
-    let command = server.get("command").and_then(Item::as_str).map(str::to_owned);
-    let list = server.get("args").and_then(Item::as_array);
-    let args: Vec<String> =
-        list.into_iter().flatten().map(|arg| arg.as_str().unwrap_or_default().to_owned()).collect();
-    let added = match added_words(name, command.as_deref(), &args) {
-        Ok(added) => added,
-        Err(why) => return unchanged(name, why),
-    };
-    // Only the value is replaced, so that a comment behind it stays.
+fn toml_args(server: &dyn TableLike) -> Option<Vec<String>> {
+    match server.get("args") {
+        None => Some(Vec::new()),
+        Some(args) => args.as_array()?.iter().map(|arg| arg.as_str().map(str::to_owned)).collect(),
+    }
+}
+
+/// Replaces only the value, so that a comment behind it stays.
+fn set_command(server: &mut dyn TableLike, program: &str) {
     if let Some(value) = server.get_mut("command").and_then(Item::as_value_mut) {
         let decor = value.decor().clone();
         *value = program.into();
         *value.decor_mut() = decor;
     }
+}
+
+fn unwrap_toml(text: &str) -> Result<(String, usize), Problem> {
+    let mut document: DocumentMut =
+        text.parse().map_err(|e| Problem::new(format!("the file is not TOML: {e}")))?;
+    let mut count = 0;
+    let servers = document.get_mut(TOML_TABLE).and_then(Item::as_table_like_mut);
+    for (_, entry) in servers.into_iter().flat_map(|servers| servers.iter_mut()) {
+        let Some(server) = entry.as_table_like_mut() else { continue };
+        let args = toml_args(server).unwrap_or_default();
+        let Some(words) = words_of_haft(&args) else { continue };
+        let Some(program) = args.get(words) else { continue };
+        set_command(server, program);
+        if let Some(list) = server.get_mut("args").and_then(Item::as_array_mut) {
+            (0..=words).for_each(|_| drop(list.remove(0)));
+        }
+        count += 1;
+    }
+    Ok((document.to_string(), count))
+}
+
+fn toml_server(name: &str, server: &mut dyn TableLike, program: &str) -> Change {
+    let command = server.get("command").and_then(Item::as_str).map(str::to_owned);
+    let args = toml_args(server);
+    let added = match added_words(name, command.as_deref(), args.as_deref()) {
+        Ok(added) => added,
+        Err(why) => return unchanged(name, why),
+    };
+    let args = args.unwrap_or_default();
+    set_command(server, program);
     match server.get_mut("args").and_then(Item::as_array_mut) {
         Some(list) => {
             added.iter().enumerate().for_each(|(at, word)| list.insert(at, word.as_str()));
@@ -263,6 +359,37 @@ mod tests {
     }
 
     #[test]
+    fn unwrapping_puts_the_commands_back_and_keeps_what_was_added_later() {
+        let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["-y"]}, "b": {"command": "y"}},
+            "projects": {"/p": {"mcpServers": {"c": {"command": "z"}}}}}"#;
+        let (wrapped, changes) = json(text, HAFT).unwrap();
+        assert_eq!(reasons(&changes), [false; 3], "servers of projects too");
+        let later = wrapped.replacen("{", "{ // later\n", 1);
+        let (after, count) = unwrap_servers(&later, ClientFormat::Json).unwrap();
+        assert!(count == 3 && after.contains("// later"), "{after}");
+        let value: serde_json::Value =
+            serde_json::from_str(&after.replace("// later", "")).unwrap();
+        let mut before: serde_json::Value = serde_json::from_str(text).unwrap();
+        before["mcpServers"]["b"]["args"] = json!([]);
+        before["projects"]["/p"]["mcpServers"]["c"]["args"] = json!([]);
+        assert_eq!(value, before);
+        let text = "[mcp_servers.a]\ncommand = \"x\" # mine\nargs = [\"-y\"]\n";
+        let (wrapped, _) = toml(text, HAFT).unwrap();
+        let (after, count) = unwrap_servers(&wrapped, ClientFormat::Toml).unwrap();
+        assert!(count == 1 && after.contains("\"x\" # mine"), "{after}");
+        assert!(after.contains("\"-y\"") && !after.contains("wrap"), "{after}");
+    }
+
+    #[test]
+    fn a_server_whose_arguments_are_no_list_stays_as_it_is() {
+        let text = r#"{"mcpServers": {"a": {"command": "x", "args": "y"}, "b": 5}}"#;
+        let (after, changes) = json(text, HAFT).unwrap();
+        assert_eq!((after.as_str(), reasons(&changes)), (text, vec![true, true]));
+        let text = "[mcp_servers.a]\ncommand = \"x\"\nargs = \"y\"\n";
+        assert_eq!(toml(text, HAFT).unwrap().0, text);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_parsed_is_refused() {
         for (text, format) in [
             ("{\"mcpServers\": }", ClientFormat::Json),
@@ -276,7 +403,7 @@ mod tests {
     #[test]
     fn names_of_servers_are_safe_in_rules() {
         for (name, safe) in
-            [("github", "github"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
+            [("my_srv", "my_srv"), ("my notes!", "my-notes"), ("a__b", "a--b"), ("é", "server")]
         {
             assert_eq!(server_name(name), safe);
             assert!(haft_mcp::client::is_server_name(&server_name(name)), "{name}");

@@ -17,6 +17,8 @@ mod mcp_wrap;
 #[cfg(feature = "mcp")]
 mod waiting_calls;
 #[cfg(feature = "mcp")]
+mod task_files;
+#[cfg(feature = "mcp")]
 mod install;
 #[cfg(feature = "mcp")]
 mod install_edit;
@@ -39,6 +41,10 @@ mod mcp_edit;
 mod mcp_login;
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+#[cfg(feature = "mcp")]
+mod mcp_files;
+#[cfg(feature = "mcp")]
+mod mcp_inputs;
 #[cfg(feature = "mcp")]
 mod remote_call;
 #[cfg(not(feature = "mcp"))]

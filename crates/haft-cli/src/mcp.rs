@@ -2,9 +2,9 @@
 //!
 //! `add` and `remove` are in `mcp_edit`, `login` in `mcp_login`.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use haft_mcp::client::{PinChange, RemoteServer, ServerState, ServerStatus};
+use haft_mcp::client::{PinChange, RemoteServer, ServerConfig, ServerState, ServerStatus};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,8 +51,9 @@ fn start(servers: Vec<RemoteServer>) -> Result<Vec<ServerStatus>, Problem> {
     session::block_on(async move {
         servers.iter().for_each(RemoteServer::start);
         let mut statuses = Vec::with_capacity(servers.len());
-        let until = tokio::time::Instant::now() + PATIENCE;
+        let began = tokio::time::Instant::now();
         for server in &servers {
+            let until = began + patience(server.config());
             let left = until.saturating_duration_since(tokio::time::Instant::now());
             statuses.push(server.wait(left).await);
         }
@@ -63,8 +64,13 @@ fn start(servers: Vec<RemoteServer>) -> Result<Vec<ServerStatus>, Problem> {
     })
 }
 
+/// How long a command waits for a server: longer if its file says that a first turn does.
+fn patience(config: &ServerConfig) -> Duration {
+    PATIENCE.max(config.start_wait)
+}
+
 fn list(setup: &Setup, no_start: bool, output: args::Output) -> Result<ExitCode, Problem> {
-    let entries = mcp_servers::find(setup)?;
+    let entries = mcp_servers::find_with(setup, !no_start)?;
     let host = mcp_servers::host(setup);
     let may_start = |entry: &&McpEntry| !no_start && entry.obstacle().is_none();
     let servers: Result<Vec<RemoteServer>, Problem> =
@@ -120,7 +126,10 @@ fn state_of(
                 (WARN, format!("needs a login: `haft mcp login {}`", entry.prefix()))
             }
             (_, Some(error)) => (BAD, error.clone()),
-            (_, None) => (WARN, format!("no answer within {} s", PATIENCE.as_secs())),
+            (_, None) => {
+                let waited = entry.found.config.as_ref().map_or(PATIENCE, patience);
+                (WARN, format!("no answer within {} s", waited.as_secs()))
+            }
         },
     }
 }

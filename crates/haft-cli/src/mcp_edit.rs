@@ -8,7 +8,10 @@ use std::{
 };
 
 use haft::policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig};
-use haft_mcp::client::is_server_name;
+use haft_mcp::{
+    client::is_server_name,
+    config::{self, ConfigContext, ConfigFormat},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{args, error::Problem, host_env::HostEnv, style, trust_file};
@@ -22,6 +25,7 @@ pub(crate) fn add(args: &args::AddServer, host: &HostEnv) -> Result<ExitCode, Pr
         return Err(Problem::new("the server is missing")
             .hint("name a program after `--`, or a URL with `--url`"));
     }
+    check_entry(args)?;
     let file = target(args.to.as_deref(), host)?;
     let before = haft::policy::read_config_file(&file)?;
     let text = if is_json(&file) {
@@ -37,6 +41,20 @@ pub(crate) fn add(args: &args::AddServer, host: &HostEnv) -> Result<ExitCode, Pr
     };
     write(&file, &text)?;
     report(&args.server, "added", "to", &file, args.output)
+}
+
+/// FAIL CLOSED: a server that no command could use is not written, because its file would stop
+/// every command.
+fn check_entry(args: &args::AddServer) -> Result<(), Problem> {
+    if args.url.as_ref().is_some_and(|url| url.contains("${")) {
+        return Ok(()); // known only when its variables are
+    }
+    let whole = json!({"mcpServers": {args.server.clone(): json_entry(args)?}}).to_string();
+    let found = config::read(ConfigFormat::Json, &whole, &ConfigContext::default())?;
+    match found.into_iter().next().map(|found| found.config) {
+        Some(Err(why)) => Err(Problem::new(format!("`{}` cannot be added: {why}", args.server))),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn remove(

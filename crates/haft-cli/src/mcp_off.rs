@@ -92,7 +92,7 @@ pub(crate) fn files_of(
     Ok(Vec::new())
 }
 
-pub(crate) fn servers_of(_: &str) -> Result<Vec<String>, String> {
+pub(crate) fn servers_of(_: &Path, _: &str) -> Result<Vec<String>, String> {
     Ok(Vec::new())
 }
 

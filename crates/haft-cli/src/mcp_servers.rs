@@ -11,28 +11,27 @@ use std::{
     time::Duration,
 };
 
-use haft::{policy::McpServerTable, secrets::Secret, tool::BoxError};
+use haft::{secrets::Secret, tool::BoxError};
 use haft_mcp::{
     client::{
         ClientHost, Credentials, Lockfile, PinStore, PinnedServer, ServerConfig, ServerTransport,
     },
-    config::{self, ConfigContext, ConfigFormat, FoundServer},
+    config::{self, FoundServer},
 };
 
 pub(crate) use haft_mcp::client::RemoteServer;
 
 use crate::{
-    error::Problem, location, session::Person, setup::Setup, style, toolchains, trust_file,
+    error::Problem,
+    location,
+    mcp_files::{self, context},
+    mcp_inputs,
+    session::Person,
+    setup::Setup,
+    style, toolchains, trust_file,
 };
 
-/// The files of a project directory that name MCP servers.
-pub(crate) const PROJECT_FILES: [&str; 3] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"];
-/// The user's files of other programs, below the home directory.
-const USER_FILES: [(&str, ConfigFormat); 3] = [
-    (".claude.json", ConfigFormat::Json),
-    (".cursor/mcp.json", ConfigFormat::Json),
-    (".codex/config.toml", ConfigFormat::Codex),
-];
+pub(crate) use crate::mcp_files::{files_of, servers_of, table_line};
 
 /// How long a command waits for servers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -73,6 +72,11 @@ impl McpEntry {
         self.found.config.as_ref().map_or(&self.found.name, |config| &config.name)
     }
 
+    /// What is started or reached.
+    fn identity(&self) -> Option<String> {
+        self.found.config.as_ref().ok().map(|config| config.transport.identity())
+    }
+
     /// Makes the server. It is not started.
     pub(crate) fn server(&self, host: &ClientHost) -> Result<RemoteServer, Problem> {
         let config = self.found.config.clone().map_err(Problem::new)?;
@@ -92,8 +96,14 @@ impl McpEntry {
     }
 }
 
-/// Finds the servers, strongest file first. Of two with the same name the first is used.
+/// Finds the servers, strongest file first. Of two with the same name the first is used. At a
+/// terminal it asks for the inputs of trusted files.
 pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
+    find_with(setup, true)
+}
+
+/// The same; without `asks` an input that is not known stays unknown.
+pub(crate) fn find_with(setup: &Setup, asks: bool) -> Result<Vec<McpEntry>, Problem> {
     let mut all = Vec::new();
     let project_lock = setup.site.project.join(Lockfile::FILE);
     let user_lock = setup.site.user().map(|user| user.join(Lockfile::FILE));
@@ -112,31 +122,17 @@ pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
         });
     }
     let covers = setup.site.covers_content();
-    for (path, directory, text) in project_files(setup)? {
+    for (path, directory, text) in mcp_files::project_files(setup)? {
         let is_covered = setup.is_trusted && covers(&path, text.as_bytes());
-        let servers = read(ConfigFormat::Json, &path, &text, &context(setup, &directory))?;
-        all.extend(servers.into_iter().map(|found| McpEntry {
-            found,
-            origin: shown(&path, setup.here()),
-            waits_for_trust: !is_covered,
-            lock: Some(project_lock.clone()),
-        }));
+        let mut context = context(setup, &directory);
+        context.inputs = mcp_inputs::of_file(&path, &text, setup, asks && is_covered);
+        let servers = config::read(mcp_files::format_of(&path), &text, &context);
+        let lock = Some(project_lock.clone());
+        all.extend(entries(setup, &path, servers, !is_covered, lock));
     }
-    for (path, format) in user_files(setup) {
-        // A file of another program that cannot be read must not stop haft.
-        let servers = match read_user_file(&path, format, &context(setup, setup.here())) {
-            Ok(servers) => servers,
-            Err(why) => {
-                setup.note(format!("MCP servers of `{}` are not used: {why}", path.display()));
-                continue;
-            }
-        };
-        all.extend(servers.into_iter().map(|found| McpEntry {
-            found,
-            origin: shown(&path, setup.here()),
-            waits_for_trust: false,
-            lock: user_lock.clone(),
-        }));
+    for (path, format) in mcp_files::user_files(setup) {
+        let servers = mcp_files::read_user_file(&path, format, setup, asks);
+        all.extend(entries(setup, &path, servers, false, user_lock.clone()));
     }
     for entry in &mut all {
         if let Ok(config) = &mut entry.found.config {
@@ -145,6 +141,33 @@ pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
         }
     }
     Ok(without_duplicates(all, setup))
+}
+
+/// The servers of a file of another program. One that cannot be read must not stop haft: it is a
+/// note, and its servers do not start.
+fn entries(
+    setup: &Setup,
+    path: &Path,
+    servers: Result<Vec<FoundServer>, haft::Error>,
+    waits_for_trust: bool,
+    lock: Option<PathBuf>,
+) -> Vec<McpEntry> {
+    let origin = shown(path, setup.here());
+    match servers {
+        Ok(servers) => {
+            let entry = |found| McpEntry {
+                found,
+                origin: origin.clone(),
+                waits_for_trust,
+                lock: lock.clone(),
+            };
+            servers.into_iter().map(entry).collect()
+        }
+        Err(why) => {
+            setup.note(format!("MCP servers of `{origin}` are not used: {}", why.message()));
+            Vec::new()
+        }
+    }
 }
 
 /// Replaces `haft mcp wrap --name NAME -- COMMAND` by the command: haft starts it itself, with the
@@ -172,7 +195,8 @@ pub(crate) fn lock_of(setup: &Setup, name: &str, identity: &str) -> Option<PathB
         entry.prefix() == name
             && config.is_some_and(|config| config.transport.identity() == identity)
     };
-    let known = find(setup).ok()?.into_iter().find(is_it).and_then(|entry| entry.lock);
+    // The client waits for its server: nothing is asked.
+    let known = find_with(setup, false).ok()?.into_iter().find(is_it).and_then(|entry| entry.lock);
     known.or_else(|| setup.site.user().map(|user| user.join(Lockfile::FILE)))
 }
 
@@ -201,78 +225,13 @@ pub(crate) fn named(setup: &Setup, name: &str) -> Result<McpEntry, Problem> {
     }
 }
 
-/// The files of other programs in the project, with their directories and texts.
-pub(crate) fn project_files(setup: &Setup) -> Result<Vec<(PathBuf, PathBuf, String)>, Problem> {
-    files_of(setup.site.directories().map(Path::to_owned), &setup.site.root)
-}
-
-/// The files of other programs in some directories below a root.
-pub(crate) fn files_of(
-    directories: impl Iterator<Item = PathBuf>,
-    root: &Path,
-) -> Result<Vec<(PathBuf, PathBuf, String)>, Problem> {
-    let mut files = Vec::new();
-    for directory in directories {
-        for name in PROJECT_FILES {
-            let path = directory.join(name);
-            // A symlink out of the project is not a file of the project.
-            let Ok(target) = path.canonicalize() else { continue };
-            let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-            if !target.starts_with(&root) {
-                continue;
-            }
-            if let Some(text) = haft::policy::read_config_file(&path)? {
-                files.push((path, directory.clone(), text));
-            }
-        }
-    }
-    Ok(files)
-}
-
-fn user_files(setup: &Setup) -> impl Iterator<Item = (PathBuf, ConfigFormat)> {
-    let home = setup.site.home().map(Path::to_owned);
-    let root = setup.site.root.clone();
-    USER_FILES.into_iter().filter_map(move |(name, format)| {
-        let path = home.as_ref()?.join(name);
-        // A home directory that is the project itself has only files of the project.
-        (!path.starts_with(&root)).then_some((path, format))
-    })
-}
-
-fn read_user_file(
-    path: &Path,
-    format: ConfigFormat,
-    context: &ConfigContext,
-) -> Result<Vec<FoundServer>, String> {
-    let read = haft::policy::read_regular_file(path, config::MAX_FILE_BYTES);
-    let Some(bytes) = read.map_err(|why| why.message().to_owned())? else { return Ok(Vec::new()) };
-    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    config::read(format, &text, context).map_err(|why| why.message().to_owned())
-}
-
-fn read(
-    format: ConfigFormat,
-    path: &Path,
-    text: &str,
-    context: &ConfigContext,
-) -> Result<Vec<FoundServer>, Problem> {
-    config::read(format, text, context)
-        .map_err(|why| Problem::new(format!("`{}`: {}", path.display(), why.message())))
-}
-
-fn context(setup: &Setup, workspace: &Path) -> ConfigContext {
-    let mut context = ConfigContext::default();
-    context.variables = setup.variables().clone();
-    context.workspace = workspace.to_owned();
-    context.home = setup.site.home().map(Path::to_owned);
-    context
-}
-
 fn without_duplicates(all: Vec<McpEntry>, setup: &Setup) -> Vec<McpEntry> {
     let mut kept: Vec<McpEntry> = Vec::new();
     for entry in all {
         match kept.iter().find(|known| known.prefix() == entry.prefix()) {
             None => kept.push(entry),
+            // Many people have one server in several clients.
+            Some(known) if known.identity().is_some() && known.identity() == entry.identity() => {}
             Some(known) => setup.note(format!(
                 "the MCP server `{}` of {} is not used: {} has one of that name",
                 entry.prefix(),
@@ -282,30 +241,6 @@ fn without_duplicates(all: Vec<McpEntry>, setup: &Setup) -> Vec<McpEntry> {
         }
     }
     kept
-}
-
-/// A server as a person sees it: its name, and what is started or reached. Variables are not
-/// expanded, because they may be secrets.
-fn server_line(name: &str, found: &FoundServer) -> String {
-    match &found.config {
-        Ok(config) => format!("{name}: {}", config.transport.identity()),
-        Err(why) => format!("{name}: not usable, {why}"),
-    }
-}
-
-/// The MCP servers of a file of another program.
-pub(crate) fn servers_of(text: &str) -> Result<Vec<String>, String> {
-    let found = config::read(ConfigFormat::Json, text, &ConfigContext::default());
-    let found = found.map_err(|why| why.message().to_owned())?;
-    Ok(found.iter().map(|server| server_line(&server.name, server)).collect())
-}
-
-/// A server of `haft.toml`, as a person sees it.
-pub(crate) fn table_line(table: &McpServerTable) -> String {
-    match config::read_haft(&table.name, &table.table, &ConfigContext::default()) {
-        Ok(found) => server_line(&table.name, &found),
-        Err(_) => format!("{}: {}", table.name, table.table),
-    }
 }
 
 fn shown(path: &Path, here: &Path) -> String {

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
     let runtime = setup.hooks()?.add_with(runtime, ClientApprover).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let prefix = format!("{name}__");
+    let upstream = server.clone();
     let served = McpServer::builder(runtime.clone())
         .name(name, env!("CARGO_PKG_VERSION"))
         .run(move |run| run.working_directory(&here).budget(budget.clone()))
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
         .changes(changes);
     let served = waiting.into_iter().fold(served, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
-        let ended = serve::serve(served, serve::Transport::Stdio).await;
+        let ended = serve::serve(served, serve::Transport::Stdio, vec![upstream]).await;
         // The child ends with us.
         runtime.close().await;
         ended

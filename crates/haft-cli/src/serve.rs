@@ -2,13 +2,15 @@
 //!
 //! INVARIANT: with `--stdio`, stdout has messages of the protocol and nothing else.
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
 
 use haft::{Config, Runtime, RuntimeBuilder, artifacts::ReadResult, host::Frame};
 use haft_mcp::{
+    client::RemoteServer,
     gateway::Gateway,
     server::{Changes, ClientApprover, HttpOptions, McpServer},
 };
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -18,7 +20,7 @@ use crate::{
     host_env::HostEnv,
     input, mcp_servers, result,
     session::{self, Person},
-    setup::Setup,
+    setup::{Setup, print_notes},
     signals::Signals,
     style,
     waiting_calls::WaitingCalls,
@@ -30,8 +32,16 @@ const MAX_OPEN_QUESTIONS: usize = 256;
 pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
     args.place.refuse_wide_default(host)?;
     let transport = match &args.http {
-        Some(address) => Transport::Http(parse_address(address)?, http_options(args, host)?),
-        None => Transport::Stdio,
+        Some(address) => {
+            let (address, options) = (parse_address(address)?, http_options(args, host)?);
+            // Before anything is started.
+            options.check(address)?;
+            Transport::Http(address, options)
+        }
+        None => {
+            refuse_http_options(args)?;
+            Transport::Stdio
+        }
     };
     let changes = Changes::default();
     let mut client = mcp_servers::host(&setup);
@@ -52,12 +62,12 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     let runtime = setup.hooks()?.add_with(runtime, approver).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())
-        .provider(Gateway::new(servers))
+        .provider(Gateway::new(servers.clone()))
         .changes(changes)
         .run(move |run| run.working_directory(&here).budget(budget.clone()));
     let server = waiting.into_iter().fold(server, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
-        let served = serve(server, transport).await;
+        let served = serve(server, transport, servers).await;
         runtime.close().await;
         served
     })??;
@@ -69,7 +79,12 @@ pub(crate) enum Transport {
     Http(SocketAddr, HttpOptions),
 }
 
-pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(), Problem> {
+/// Serves until the client leaves or a signal comes. `upstream` are the servers behind it.
+pub(crate) async fn serve(
+    server: McpServer,
+    transport: Transport,
+    upstream: Vec<RemoteServer>,
+) -> Result<(), Problem> {
     let stop = CancellationToken::new();
     let mut signals = Signals::listen();
     let serving = async {
@@ -78,7 +93,6 @@ pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(),
                 server.serve(tokio::io::stdin(), tokio::io::stdout()).await?;
             }
             Transport::Http(address, options) => {
-                options.check(address)?;
                 let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| {
                     Problem::new(format!("cannot listen on {address}: {e}"))
                         .hint("choose another port; port 0 picks a free one")
@@ -94,6 +108,7 @@ pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(),
     tokio::select! {
         served = &mut serving => return served,
         _ = signals.next() => stop.cancel(),
+        () = note_failures(upstream) => {}
     }
     // A second signal ends it at once.
     tokio::select! {
@@ -101,6 +116,36 @@ pub(crate) async fn serve(server: McpServer, transport: Transport) -> Result<(),
         _ = signals.next() => Ok(()),
         // Reading stdin cannot be stopped, so that a client over pipes is left.
         () = tokio::time::sleep(std::time::Duration::from_secs(3)) => Ok(()),
+    }
+}
+
+/// Notes on stderr which servers did not start: a client sees only that their tools are missing.
+/// Never ends.
+async fn note_failures(upstream: Vec<RemoteServer>) {
+    let mut waits = JoinSet::new();
+    for server in upstream {
+        waits.spawn(async move {
+            let status = server.wait(server.config().start_timeout).await;
+            if let Some(error) = status.error {
+                print_notes(&[format!("the MCP server `{}` failed: {error}", status.name)]);
+            }
+        });
+    }
+    while waits.join_next().await.is_some() {}
+    std::future::pending().await
+}
+
+/// Refuses options of HTTP with `--stdio`, which would do nothing.
+fn refuse_http_options(args: &args::Serve) -> Result<(), Problem> {
+    let given = [
+        ("--token-file", args.token_file.is_some()),
+        ("--allow-host", !args.allow_host.is_empty()),
+        ("--allow-origin", !args.allow_origin.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(Problem::new(format!("`{name}` is for `--http`"))
+            .hint("a client over pipes is the one that started haft; it needs no token")),
+        None => Ok(()),
     }
 }
 
@@ -137,6 +182,7 @@ fn http_options(args: &args::Serve, host: &HostEnv) -> Result<HttpOptions, Probl
     let Some(file) = &args.token_file else { return Ok(options) };
     let shown = file.display();
     let text = input::file(file)?;
+    let mut known = BTreeSet::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -147,7 +193,13 @@ fn http_options(args: &args::Serve, host: &HostEnv) -> Result<HttpOptions, Probl
             return Err(Problem::new(format!("`{shown}`, line {at}: a token needs a name"))
                 .hint("write `NAME TOKEN`"));
         };
-        options = options.token(name, token.trim());
+        let token = token.trim();
+        if !known.insert(token) {
+            let at = at + 1;
+            return Err(Problem::new(format!("`{shown}`, line {at}: this token has another name"))
+                .hint("each caller has a token of its own"));
+        }
+        options = options.token(name, token);
     }
     Ok(options)
 }

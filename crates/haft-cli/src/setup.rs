@@ -53,6 +53,9 @@ pub(crate) struct Setup {
     session: String,
     /// Where the conversation is stored.
     transcript: Option<PathBuf>,
+    /// Inputs of files of MCP servers that were answered, by file and id.
+    #[cfg(feature = "mcp")]
+    pub(crate) inputs: std::sync::Mutex<BTreeMap<(PathBuf, String), String>>,
 }
 
 impl Setup {
@@ -104,6 +107,8 @@ impl Setup {
             person: host.person.clone(),
             session: session_id(&host.variables),
             transcript: None,
+            #[cfg(feature = "mcp")]
+            inputs: std::sync::Mutex::default(),
         })
     }
 

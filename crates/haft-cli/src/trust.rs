@@ -280,7 +280,7 @@ impl Listing {
     /// Adds a file of MCP servers.
     fn add_mcp_servers(&mut self, path: &Path, directory: PathBuf, text: &str, book: &TrustedDirs) {
         let at = path.strip_prefix(&self.entry.directory).unwrap_or(path).display().to_string();
-        match mcp_servers::servers_of(text) {
+        match mcp_servers::servers_of(path, text) {
             Ok(servers) => {
                 let effects = TrustEffects {
                     servers: servers.into_iter().map(|server| (at.clone(), server)).collect(),

@@ -13,6 +13,9 @@ impl Drop for LineModeOnDrop {
 }
 
 #[cfg(unix)]
+#[cfg(feature = "mcp")]
+pub(crate) use unix::hide_typing;
+#[cfg(unix)]
 pub(crate) use unix::{read_keys, read_lines};
 
 #[cfg(unix)]
@@ -48,6 +51,18 @@ mod unix {
         true
     }
 
+    /// Makes the terminal not show what is typed, until it reads lines as before.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn hide_typing() {
+        let mut line_mode = LINE_MODE.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(before) = tcgetattr(io::stdin()) else { return };
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        if tcsetattr(io::stdin(), OptionalActions::Now, &hidden).is_ok() {
+            line_mode.get_or_insert(before);
+        }
+    }
+
     /// Makes the terminal give whole lines, as before.
     pub(crate) fn read_lines() {
         let mut line_mode = LINE_MODE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,3 +81,6 @@ pub(crate) fn read_keys() -> bool {
 
 #[cfg(not(unix))]
 pub(crate) fn read_lines() {}
+
+#[cfg(all(not(unix), feature = "mcp"))]
+pub(crate) fn hide_typing() {}

@@ -18,7 +18,7 @@ use haft::{
 };
 use haft_mcp::server::{McpServerBuilder, ParkedCallStore};
 
-use crate::{error::Problem, host_env::HostEnv};
+use crate::{error::Problem, host_env::HostEnv, task_files::TaskFiles};
 
 /// The bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -32,6 +32,7 @@ pub(crate) struct WaitingCalls {
     grants: [u8; KEY_BYTES],
     states: [u8; KEY_BYTES],
     directory: PathBuf,
+    tasks: TaskFiles,
 }
 
 impl WaitingCalls {
@@ -47,7 +48,11 @@ impl WaitingCalls {
         fs::create_dir_all(&directory).map_err(cannot)?;
         let [grants, states] = ["grants.key", "states.key"].map(|name| key(&directory.join(name)));
         let (grants, states) = (grants.map_err(cannot)?, states.map_err(cannot)?);
-        Ok(Some(Self { grants, states, directory }))
+        let tasks = TaskFiles::open(state.join("mcp-tasks")).map_err(|e| {
+            Problem::new(format!("tasks cannot be kept in `{}`: {e}", state.display()))
+                .hint("make the directory writable for you")
+        })?;
+        Ok(Some(Self { grants, states, directory, tasks }))
     }
 
     /// Lets a runtime sign calls with the user's key.
@@ -56,8 +61,9 @@ impl WaitingCalls {
         Ok(runtime.grants(GrantStore::with_key(self.grants, now)?))
     }
 
-    /// Lets a server keep its calls here.
+    /// Lets a server keep its calls and tasks here.
     pub(crate) fn keep(self, server: McpServerBuilder) -> McpServerBuilder {
+        let server = server.task_records(self.tasks);
         server.parked_calls(self.states, CallFiles(self.directory))
     }
 }

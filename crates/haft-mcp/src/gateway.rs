@@ -12,15 +12,16 @@ use haft::BoxFuture;
 use rmcp::{
     model::{
         ClientRequest, CompleteRequest, CompleteRequestParams, GetPromptRequest,
-        GetPromptRequestParams, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
-        SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams,
+        GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequest,
+        ReadResourceRequestParams, ServerResult, SetLevelRequestParams, SubscribeRequestParams,
+        UnsubscribeRequestParams,
     },
     service::ServiceError,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    client::RemoteServer,
+    client::{RemoteServer, admit_listed},
     resource_uri::{SCHEME, uri},
     server::{CallPeer, ContentProvider, LogLevel, Offers, ProviderError, ProviderRequest},
 };
@@ -29,6 +30,10 @@ use crate::{
 const SEPARATOR: &str = "__";
 /// How long one server may take to list something.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many items of one list of one server are passed on.
+const MAX_ITEMS: usize = 10_000;
+/// How many pages of one list are read.
+const MAX_PAGES: usize = 1_000;
 
 /// The resources and prompts of several MCP servers.
 #[derive(Debug, Clone)]
@@ -93,6 +98,9 @@ impl Gateway {
             let Some(connection) = server.connection() else { return Vec::new() };
             let listed = tokio::time::timeout(LIST_TIMEOUT, what.of(&connection.peer)).await;
             let mut items = listed.ok().and_then(Result::ok).unwrap_or_default();
+            // Texts of a server reach a model here too (tool poisoning).
+            let name = &server.config().name;
+            items.retain_mut(|item| admit_listed(item, name, server.known()));
             for item in &mut items {
                 self.rename(server, item, what);
             }
@@ -228,14 +236,46 @@ impl Listed {
         if !is_offered {
             return Ok(Vec::new());
         }
-        let items = match self {
-            Self::Resources => serde_json::to_value(peer.list_all_resources().await?),
-            Self::Templates => serde_json::to_value(peer.list_all_resource_templates().await?),
-            Self::Prompts => serde_json::to_value(peer.list_all_prompts().await?),
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let (items, next) = self.page(peer, cursor.clone()).await?;
+            all.extend(items);
+            // A cursor that does not move would never end.
+            if next.is_none() || next == cursor || all.len() >= MAX_ITEMS {
+                break;
+            }
+            cursor = next;
+        }
+        all.truncate(MAX_ITEMS);
+        Ok(all)
+    }
+
+    async fn page(
+        self,
+        peer: &rmcp::Peer<rmcp::RoleClient>,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Value>, Option<String>), ServiceError> {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor = cursor;
+        let params = Some(params);
+        let (items, next) = match self {
+            Self::Resources => {
+                let page = peer.list_resources(params).await?;
+                (serde_json::to_value(page.resources), page.next_cursor)
+            }
+            Self::Templates => {
+                let page = peer.list_resource_templates(params).await?;
+                (serde_json::to_value(page.resource_templates), page.next_cursor)
+            }
+            Self::Prompts => {
+                let page = peer.list_prompts(params).await?;
+                (serde_json::to_value(page.prompts), page.next_cursor)
+            }
         };
         match items {
-            Ok(Value::Array(items)) => Ok(items),
-            _ => Ok(Vec::new()),
+            Ok(Value::Array(items)) => Ok((items, next)),
+            _ => Ok((Vec::new(), None)),
         }
     }
 }

@@ -25,6 +25,7 @@ mod lints;
 #[cfg(target_os = "linux")]
 mod live;
 mod mcp;
+mod mcp_files;
 mod models;
 mod network;
 #[cfg(feature = "otlp")]

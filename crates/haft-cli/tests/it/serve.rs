@@ -221,6 +221,41 @@ fn install_changes_commands_keeps_the_old_file_and_can_be_undone() {
 }
 
 #[test]
+fn install_undo_keeps_what_was_written_later_and_a_symlink_stays_one() {
+    let text = r#"{"mcpServers": {"my_srv": {"command": "x", "args": ["-y"]}}}"#;
+    let dir = TempDir::new("install-later", &[("mcp.json", text)]);
+    let (file, link) = (dir.work().join("mcp.json"), dir.work().join("link.json"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let read = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
+    assert_eq!(dir.run(["install", "cursor", "--file", "link.json"]).code, Some(0));
+    assert!(link.is_symlink(), "the file behind it was changed");
+    let mut later = read();
+    assert_eq!(later["mcpServers"]["my_srv"]["args"][3], "my_srv", "the name that rules use");
+    later["mcpServers"]["new"] = json!({"command": "y"});
+    dir.put("mcp.json", &later.to_string());
+    let undone = dir.run(["install", "cursor", "--file", "link.json", "--undo"]);
+    assert!(undone.code == Some(0) && undone.out.contains("has changed since"), "{undone:?}");
+    let mut expected: Value = serde_json::from_str(text).unwrap();
+    expected["mcpServers"]["new"] = json!({"command": "y"});
+    assert_eq!(read(), expected);
+    assert!(link.is_symlink());
+    let none = dir.run(["install", "cursor", "--file", "link.json", "--undo"]);
+    assert!(none.code == Some(1) && none.err.contains("before-haft"), "{none:?}");
+    dir.put("mcp.json", "{}");
+    let nothing = dir.run(["install", "cursor", "--file", "mcp.json"]);
+    assert!(nothing.out.contains("nothing to change"), "{nothing:?}");
+}
+
+#[test]
+fn options_that_would_do_nothing_and_shared_tokens_are_refused() {
+    let dir = TempDir::new("serve-options", &[("tokens", "ada t0ken\nbob t0ken\n")]);
+    let ran = dir.run(["serve", "--stdio", "--token-file", "tokens"]);
+    assert!(ran.code == Some(1) && ran.err.contains("`--token-file` is for `--http`"), "{ran:?}");
+    let ran = dir.run(["serve", "--http", "127.0.0.1:0", "--token-file", "tokens"]);
+    assert!(ran.code == Some(1) && ran.err.contains("line 2"), "{ran:?}");
+}
+
+#[test]
 fn install_knows_codex_and_files_with_comments() {
     let codex = "# mine\nmodel = \"o5\"\n\n[mcp_servers.notes]\ncommand = \"npx\" # slow\n\
                  args = [\"-y\", \"notes\"]\n";

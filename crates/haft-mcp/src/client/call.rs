@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     config::Pinning,
-    connection::{Connection, challenge_of},
+    connect_error::challenge_of,
+    connection::Connection,
     elicitation, forward,
     supervisor::{State, Supervisor},
 };

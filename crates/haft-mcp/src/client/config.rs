@@ -83,30 +83,34 @@ impl ServerConfig {
     /// Fails for a name that cannot be the prefix of a tool, an empty command, a URL that is not
     /// HTTP, and a time limit of zero.
     pub fn check(&self) -> Result<(), Error> {
-        let wrong = |what: String| {
-            Err(Error::new(ErrorKind::BadConfig, format!("MCP server `{}`: {what}", self.name)))
-        };
+        match self.mistake() {
+            None => Ok(()),
+            Some(what) => {
+                let what = format!("MCP server `{}`: {what}", self.name);
+                Err(Error::new(ErrorKind::BadConfig, what))
+            }
+        }
+    }
+
+    /// Why it cannot be used, without its name; `None` if it can.
+    pub(crate) fn mistake(&self) -> Option<String> {
         if !is_server_name(&self.name) {
-            return wrong(
-                "a name has 1 to 40 letters, digits, `-` and `_`, and no `__`".to_owned(),
-            );
+            return Some("a name has 1 to 40 letters, digits, `-` and `_`, and no `__`".to_owned());
         }
         match &self.transport {
             ServerTransport::Stdio(command) if command.program.trim().is_empty() => {
-                return wrong("the command is empty".to_owned());
+                return Some("the command is empty".to_owned());
             }
             ServerTransport::Http(endpoint) => {
                 if let Err(why) = super::http::checked_url(&endpoint.url) {
-                    return wrong(why);
+                    return Some(why);
                 }
             }
             ServerTransport::Stdio(_) => {}
         }
         let limits = [self.timeout, self.max_timeout, self.start_timeout];
-        if limits.iter().any(Duration::is_zero) || self.concurrency == Some(0) {
-            return wrong("a limit of zero would let no call run".to_owned());
-        }
-        Ok(())
+        let has_zero = limits.iter().any(Duration::is_zero) || self.concurrency == Some(0);
+        has_zero.then(|| "a limit of zero would let no call run".to_owned())
     }
 
     /// Returns whether a tool of the server is used.

@@ -18,15 +18,11 @@ use rmcp::{
     },
     service::ClientServiceExt as _,
     service::{
-        ClientInitializeError, ClientLifecycleMode, PeerRequestOptions,
-        RunningServiceCancellationToken, ServiceError,
+        ClientLifecycleMode, PeerRequestOptions, RunningServiceCancellationToken, ServiceError,
     },
     transport::{
-        AuthClient,
-        async_rw::AsyncRwTransport,
-        streamable_http_client::{
-            AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransport,
-        },
+        AuthClient, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransport,
     },
 };
 
@@ -34,6 +30,7 @@ use super::{
     bounded_http::BoundedHttp,
     bounded_lines::BoundedLines,
     config::{Era, ServerConfig, ServerTransport},
+    connect_error::{ConnectError, challenge_of, reason_of_request},
     handler::{Handler, Notifications},
     host::ClientHost,
     http,
@@ -72,48 +69,6 @@ pub(super) struct OpenConnection {
     service: Fuse<BoxFuture<'static, ()>>,
     token: RunningServiceCancellationToken,
     process: Option<ServerProcess>,
-}
-
-/// Why a server could not be reached.
-#[derive(Debug, Clone)]
-pub(super) struct ConnectError {
-    pub(super) message: String,
-    /// Whether the server wants an OAuth login.
-    pub(super) needs_login: bool,
-    /// What it said about the login.
-    pub(super) challenge: Option<String>,
-}
-
-impl ConnectError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), needs_login: false, challenge: None }
-    }
-}
-
-impl From<ClientInitializeError> for ConnectError {
-    fn from(error: ClientInitializeError) -> Self {
-        Self {
-            needs_login: error.is_authorization_required(),
-            challenge: error.auth_challenge().map(str::to_owned),
-            message: error.to_string(),
-        }
-    }
-}
-
-/// The challenge of a server that refused a request for its token.
-pub(super) fn challenge_of(error: &ServiceError) -> Option<String> {
-    let ServiceError::TransportSend(error) = error else { return None };
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error.error.as_ref());
-    while let Some(current) = source {
-        if let Some(refused) = current.downcast_ref::<AuthRequiredError>() {
-            return Some(refused.www_authenticate_header.clone());
-        }
-        if let Some(refused) = current.downcast_ref::<InsufficientScopeError>() {
-            return Some(refused.www_authenticate_header.clone());
-        }
-        source = current.source();
-    }
-    None
 }
 
 /// Opens a connection.
@@ -258,6 +213,7 @@ impl Connection {
                 })?
                 .map_err(|why| {
                     let challenge = challenge_of(&why);
+                    let why = reason_of_request(&why);
                     let message = format!("it did not list its tools: {why}");
                     ConnectError { message, needs_login: challenge.is_some(), challenge }
                 })?;

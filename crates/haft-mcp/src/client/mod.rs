@@ -18,6 +18,7 @@ mod confined;
 mod process;
 mod bounded_lines;
 mod ordered;
+mod connect_error;
 mod connection;
 mod supervisor;
 mod admission;
@@ -26,6 +27,7 @@ mod call;
 mod remote_tool;
 mod server;
 
+pub(crate) use self::admission::admit_listed;
 pub use self::{
     admission::KnownTools,
     config::{

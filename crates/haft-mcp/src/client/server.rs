@@ -251,7 +251,7 @@ impl RemoteServer {
         pins.clone()
     }
 
-    fn known(&self) -> &KnownTools {
+    pub(crate) fn known(&self) -> &KnownTools {
         &self.0.supervisor.host.known
     }
 
@@ -304,6 +304,13 @@ impl ToolSource for RemoteServer {
                 }
             }
         })
+    }
+
+    /// The first list waits for the server, which may take longer than a check of the runtime:
+    /// `npx` installs it first.
+    fn list_timeout(&self) -> Option<Duration> {
+        const MARGIN: Duration = Duration::from_secs(5);
+        self.0.supervisor.definitions().is_none().then(|| self.config().start_wait + MARGIN)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     config::{Era, ServerConfig, ServerTransport},
-    connection::{ConnectError, Connection, OpenConnection, connect},
+    connect_error::ConnectError,
+    connection::{Connection, OpenConnection, connect},
     host::ClientHost,
     oauth::ServerAuth,
     process::StderrTail,

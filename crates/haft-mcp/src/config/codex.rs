@@ -103,7 +103,8 @@ fn config(
         config.timeout = limit;
         config.max_timeout = config.max_timeout.max(limit);
     }
-    if let Some(limit) = seconds("startup_timeout_sec").and_then(duration) {
+    let milliseconds = seconds("startup_timeout_ms").map(|n| n / 1_000.0);
+    if let Some(limit) = seconds("startup_timeout_sec").or(milliseconds).and_then(duration) {
         config.start_timeout = limit;
     }
     if entry.get("enabled_tools").is_some() {
@@ -124,7 +125,7 @@ mod tests {
         let text = "model = \"x\"\n[mcp_servers.docs]\ncommand = \"npx\"\nargs = [\"-y\", \"docs\"]\n\
             env_vars = [\"GH\"]\nenabled = false\ndisabled_tools = [\"b\"]\n\
             [mcp_servers.hub]\nurl = \"https://hub/mcp\"\nbearer_token_env_var = \"GH\"\n\
-            tool_timeout_sec = 30\nodd = 1\n";
+            tool_timeout_sec = 30\nstartup_timeout_ms = 2500\nodd = 1\n";
         let found = read(text, &context).unwrap();
         let docs = found.iter().find(|server| server.name == "docs").unwrap();
         assert!(!docs.is_enabled);
@@ -136,6 +137,7 @@ mod tests {
         assert!(hub.notes[0].contains("`odd`"));
         let config = hub.config.as_ref().unwrap();
         assert_eq!(config.timeout, Duration::from_secs(30));
+        assert_eq!(config.start_timeout, Duration::from_millis(2_500));
         let ServerTransport::Http(endpoint) = &config.transport else { panic!() };
         assert_eq!(endpoint.token.as_ref().unwrap().reveal(), "t0ken");
         assert!(read("[", &context).is_err());

@@ -83,7 +83,9 @@ pub(super) fn read(
     let is_enabled = table.enabled.unwrap_or(true);
     let mut variables = Variables::new(context);
     let config = config(name, table, context, &mut variables)?;
-    config.check().map_err(|why| why.to_string())?;
+    if let Some(why) = config.mistake() {
+        return Err(why);
+    }
     let mut found = found(name, Ok(config), variables.notes);
     found.is_enabled = is_enabled;
     Ok(found)

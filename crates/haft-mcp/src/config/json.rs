@@ -36,7 +36,28 @@ const MIN_TIMEOUT_MS: u64 = 1_000;
 
 /// Reads the servers of a file.
 pub(super) fn read(text: &str, context: &ConfigContext) -> Result<Vec<FoundServer>, String> {
+    servers(&jsonc::parse(text)?, context)
+}
+
+/// Reads `~/.claude.json`: the servers of the workspace, and then those of the user that have other
+/// names. The whole entry counts.
+pub(super) fn read_claude(text: &str, context: &ConfigContext) -> Result<Vec<FoundServer>, String> {
     let file = jsonc::parse(text)?;
+    let workspace = context.workspace.to_str();
+    let local = workspace.and_then(|path| file.get("projects")?.get(path));
+    let mut found = match local {
+        Some(project) => servers(project, context)?,
+        None => Vec::new(),
+    };
+    for server in servers(&file, context)? {
+        if found.iter().all(|known| known.name != server.name) {
+            found.push(server);
+        }
+    }
+    Ok(found)
+}
+
+fn servers(file: &Value, context: &ConfigContext) -> Result<Vec<FoundServer>, String> {
     let Some(top) = file.as_object() else { return Err("the file is not an object".to_owned()) };
     let servers = top.get("mcpServers").or_else(|| top.get("servers"));
     let Some(servers) = servers else { return Ok(Vec::new()) };
@@ -215,6 +236,23 @@ mod tests {
         assert!(found.notes[0].contains("read as `http`"));
         let ServerTransport::Http(endpoint) = found.config.unwrap().transport else { panic!() };
         assert_eq!(endpoint.headers[0].1.reveal(), "Bearer t0ken");
+    }
+
+    #[test]
+    fn servers_that_claude_code_has_for_one_project_come_first_and_only_there() {
+        let text = r#"{"mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}},
+            "projects": {"/work": {"mcpServers": {"a": {"command": "local"}}},
+                         "/other": {"mcpServers": {"c": {"command": "x"}}}}}"#;
+        let found = read_claude(text, &context()).unwrap();
+        let commands: Vec<(&str, String)> = found
+            .iter()
+            .map(|found| (&*found.name, found.config.as_ref().unwrap().transport.identity()))
+            .collect();
+        let named = |name, program: &str| (name, format!("stdio \"{program}\""));
+        assert_eq!(commands, [named("a", "local"), named("b", "user")]);
+        // A file of a project cannot have servers that its trust page does not list.
+        assert_eq!(read(text, &context()).unwrap().len(), 2);
+        assert!(read_claude("[]", &context()).is_err());
     }
 
     #[test]

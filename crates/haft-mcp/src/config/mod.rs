@@ -6,6 +6,7 @@
 
 mod expand;
 mod haft_toml;
+mod inputs;
 mod json;
 mod jsonc;
 mod codex;
@@ -15,7 +16,10 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use haft::{Error, ErrorKind};
 use serde_json::Value;
 
-pub use self::expand::Variables;
+pub use self::{
+    expand::Variables,
+    inputs::{ConfigInput, inputs},
+};
 use crate::client::ServerConfig;
 
 /// The largest file that is read.
@@ -28,6 +32,9 @@ const MAX_SERVERS: usize = 1_000;
 pub enum ConfigFormat {
     /// JSON with comments, and servers under `mcpServers` or `servers`.
     Json,
+    /// `~/.claude.json`: the same, and first the servers that Claude Code has for the workspace
+    /// alone, under `projects`. Never for a file of a project.
+    ClaudeCode,
     /// TOML with servers under `mcp_servers`.
     Codex,
 }
@@ -130,6 +137,7 @@ pub fn read(
     }
     let found = match format {
         ConfigFormat::Json => json::read(text, context).map_err(wrong)?,
+        ConfigFormat::ClaudeCode => json::read_claude(text, context).map_err(wrong)?,
         ConfigFormat::Codex => codex::read(text, context).map_err(wrong)?,
     };
     if found.len() > MAX_SERVERS {
@@ -149,9 +157,9 @@ pub fn read_haft(name: &str, table: &Value, context: &ConfigContext) -> Result<F
 
 /// Makes a found server, after the checks that every format needs.
 fn found(name: &str, config: Result<ServerConfig, String>, notes: Vec<String>) -> FoundServer {
-    let config = config.and_then(|config| match config.check() {
-        Ok(()) => Ok(config),
-        Err(why) => Err(why.to_string()),
+    let config = config.and_then(|config| match config.mistake() {
+        None => Ok(config),
+        Some(why) => Err(why),
     });
     FoundServer { name: name.to_owned(), config, is_enabled: true, notes }
 }

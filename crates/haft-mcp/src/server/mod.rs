@@ -36,6 +36,7 @@ mod provider;
 mod request_streams;
 mod results;
 mod seal;
+mod task_store;
 mod tasks;
 mod timestamp;
 mod tool_list;
@@ -58,6 +59,7 @@ pub use self::{
     http::HttpOptions,
     parked_store::ParkedCallStore,
     provider::{ContentProvider, Offers, ProviderError, ProviderRequest},
+    task_store::{StoredTask, TaskStore},
 };
 use self::{
     conversation::Principal,
@@ -98,6 +100,7 @@ impl McpServer {
             changes: Changes::default(),
             max_calls: MAX_CALLS,
             parked: None,
+            tasks: None,
         }
     }
 
@@ -160,6 +163,7 @@ pub struct McpServerBuilder {
     changes: Changes,
     max_calls: usize,
     parked: Option<([u8; 32], Box<dyn ParkedCallStore>)>,
+    tasks: Option<Box<dyn TaskStore>>,
 }
 
 impl McpServerBuilder {
@@ -225,6 +229,13 @@ impl McpServerBuilder {
         self
     }
 
+    /// Keeps the states and results of tasks outside of this process, so that their clients get an
+    /// answer after it has ended. Without it, tasks end with this process.
+    pub fn task_records(mut self, store: impl TaskStore) -> Self {
+        self.tasks = Some(Box::new(store));
+        self
+    }
+
     /// Builds the server.
     ///
     /// # Errors
@@ -241,7 +252,7 @@ impl McpServerBuilder {
             provider: self.provider,
             lists: tool_list::ToolLists::default(),
             parked,
-            tasks: Arc::default(),
+            tasks: Arc::new(tasks::Tasks::new(self.tasks)),
             changes: self.changes,
             results: results::OffloadedResults::default(),
             shared: std::sync::Mutex::default(),

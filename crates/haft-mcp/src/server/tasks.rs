@@ -22,6 +22,7 @@ use super::{
     job::{Answer, Job, Step},
     owned_task::OwnedTask,
     seal::Sealer,
+    task_store::{self, OtherTask, TaskStore},
     timestamp::rfc3339,
 };
 
@@ -36,7 +37,10 @@ const MAX_WAITING_ANSWERS: usize = 16;
 
 /// The tasks of a server.
 #[derive(Default)]
-pub(super) struct Tasks(Mutex<HashMap<String, Arc<RunningTask>>>);
+pub(super) struct Tasks {
+    running: Mutex<HashMap<String, Arc<RunningTask>>>,
+    store: Option<Box<dyn TaskStore>>,
+}
 
 struct RunningTask {
     id: String,
@@ -53,12 +57,16 @@ struct TaskState {
 }
 
 impl Tasks {
+    pub(super) fn new(store: Option<Box<dyn TaskStore>>) -> Self {
+        Self { running: Mutex::default(), store }
+    }
+
     /// Lets a job go on as a task; `None` if there are too many, and the job is cancelled.
     pub(super) fn start(self: &Arc<Self>, job: Job, owner: &Principal) -> Option<Task> {
         let id = Sealer::id()?;
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let now = RuntimeClock.wall();
-        let mut tasks = lock(&self.0);
+        let mut tasks = lock(&self.running);
         if tasks.len() >= MAX_TASKS {
             return None;
         }
@@ -78,21 +86,46 @@ impl Tasks {
             let over = tokio::time::sleep(TASK_LIFETIME);
             tokio::pin!(over);
             tokio::select! {
-                () = drive(&task, job, answered) => over.await,
+                () = drive(&task, job, answered) => {
+                    if let Some(table) = table.upgrade() {
+                        table.write_down(&task);
+                    }
+                    over.await;
+                }
                 () = &mut over => {}
             }
-            let expired = table.upgrade().and_then(|table| lock(&table.0).remove(&task.id));
+            let expired = table.upgrade().and_then(|table| lock(&table.running).remove(&task.id));
             drop(expired);
         });
         *lock(&running.driver) = Some(driver);
         let task = running.describe();
-        tasks.insert(id, running);
+        tasks.insert(id, Arc::clone(&running));
+        drop(tasks);
+        self.write_down(&running);
         Some(task.task)
+    }
+
+    /// Keeps the state of a task for other processes. If that fails, this one still knows it.
+    fn write_down(&self, task: &RunningTask) {
+        if let Some(store) = &self.store {
+            let until = task.created + TASK_LIFETIME;
+            let _ = task_store::write(&**store, &task.owner, task.describe(), until);
+        }
+    }
+
+    /// A task of another process, which may have ended.
+    fn of_another_process(&self, id: &str, caller: &Principal) -> Result<OtherTask, ErrorData> {
+        let store = self.store.as_ref();
+        let found = store.and_then(|s| task_store::read(&**s, id, caller, RuntimeClock.wall()));
+        found.ok_or_else(|| missing(id))
     }
 
     /// Returns the state of a task.
     pub(super) fn get(&self, id: &str, caller: &Principal) -> Result<DetailedTask, ErrorData> {
-        Ok(self.find(id, caller)?.describe())
+        match self.find(id, caller) {
+            Some(task) => Ok(task.describe()),
+            None => Ok(self.of_another_process(id, caller)?.task),
+        }
     }
 
     /// Passes on answers to a task's questions.
@@ -102,7 +135,7 @@ impl Tasks {
         caller: &Principal,
         responses: BTreeMap<String, Value>,
     ) -> Result<(), ErrorData> {
-        let task = self.find(id, caller)?;
+        let Some(task) = self.find(id, caller) else { return self.refuse(id, caller) };
         // A task that has ended needs no answers.
         let _ = task.answers.send(responses).await;
         Ok(())
@@ -110,19 +143,32 @@ impl Tasks {
 
     /// Cancels a task. One that has ended stays as it is.
     pub(super) fn cancel(&self, id: &str, caller: &Principal) -> Result<(), ErrorData> {
-        let task = self.find(id, caller)?;
+        let Some(task) = self.find(id, caller) else { return self.refuse(id, caller) };
         if task.end(TaskPayload::Cancelled) {
             // Dropping the driver drops the job, which cancels its work.
             let driver = lock(&task.driver).take();
             drop(driver);
+            self.write_down(&task);
         }
         Ok(())
     }
 
-    fn find(&self, id: &str, caller: &Principal) -> Result<Arc<RunningTask>, ErrorData> {
-        let task = lock(&self.0).get(id).cloned().filter(|task| task.owner == *caller);
-        task.ok_or_else(|| ErrorData::invalid_params(format!("there is no task `{id}`"), None))
+    /// Answers a change of a task that is not here. One that has ended needs no change.
+    fn refuse(&self, id: &str, caller: &Principal) -> Result<(), ErrorData> {
+        if self.of_another_process(id, caller)?.is_running {
+            let why = format!("the task `{id}` runs in another process");
+            return Err(ErrorData::invalid_params(why, None));
+        }
+        Ok(())
     }
+
+    fn find(&self, id: &str, caller: &Principal) -> Option<Arc<RunningTask>> {
+        lock(&self.running).get(id).cloned().filter(|task| task.owner == *caller)
+    }
+}
+
+fn missing(id: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("there is no task `{id}`"), None)
 }
 
 /// Runs a task to its end.
@@ -171,7 +217,7 @@ fn completed(answer: Answer) -> TaskPayload {
     TaskPayload::Completed { result }
 }
 
-fn object(value: &impl serde::Serialize) -> JsonObject {
+pub(super) fn object(value: &impl serde::Serialize) -> JsonObject {
     match serde_json::to_value(value) {
         Ok(Value::Object(object)) => object,
         _ => JsonObject::new(),
@@ -259,6 +305,70 @@ mod tests {
         assert_eq!(result["content"][0]["text"], "true");
         tokio::time::sleep(TASK_LIFETIME + Duration::from_secs(1)).await;
         assert!(tasks.get(&task.task_id, &owner).is_err(), "removed after its time");
+    }
+
+    /// Records that several processes share.
+    #[derive(Clone, Default)]
+    struct Shared {
+        records: Arc<Mutex<HashMap<String, String>>>,
+        has_ended: Arc<std::sync::atomic::AtomicBool>,
+    }
+
+    impl TaskStore for Shared {
+        fn put(&self, id: &str, record: &str, _: SystemTime) -> Result<(), haft::tool::BoxError> {
+            lock(&self.records).insert(id.to_owned(), record.to_owned());
+            Ok(())
+        }
+
+        fn get(&self, id: &str) -> Result<Option<task_store::StoredTask>, haft::tool::BoxError> {
+            let is_running = !self.has_ended.load(std::sync::atomic::Ordering::Relaxed);
+            let record = lock(&self.records).get(id).cloned();
+            Ok(record.map(|record| task_store::StoredTask::new(record, is_running)))
+        }
+    }
+
+    fn process(store: &Shared) -> Arc<Tasks> {
+        Arc::new(Tasks::new(Some(Box::new(store.clone()))))
+    }
+
+    #[tokio::test]
+    async fn result_of_a_task_outlives_its_process_and_is_only_for_its_owner() {
+        let store = Shared::default();
+        let (first, second) = (process(&store), process(&store));
+        let (owner, other) = (Principal::default(), Principal::new("mallory"));
+        let id = first.start(asking(Arc::default()), &owner).unwrap().task_id;
+        wait_for(&first, &id, TaskStatus::InputRequired).await;
+        assert_eq!(second.get(&id, &owner).unwrap().status(), TaskStatus::Working);
+        assert!(second.cancel(&id, &owner).is_err(), "it runs in another process");
+        let answers: BTreeMap<_, _> = [("roots".to_owned(), json!({"roots": []}))].into();
+        first.update(&id, &owner, answers.clone()).await.unwrap();
+        let done = wait_for(&first, &id, TaskStatus::Completed).await;
+        while second.get(&id, &owner).unwrap().status() == TaskStatus::Working {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(first);
+        assert_eq!(second.get(&id, &owner).unwrap().payload, done.payload);
+        assert!(second.get(&id, &other).is_err(), "of another caller");
+        assert!(second.update(&id, &other, answers).await.is_err());
+        assert!(second.cancel(&id, &other).is_err());
+        assert!(second.cancel(&id, &owner).is_ok(), "it has ended");
+        for wrong in ["", "../x", "no"] {
+            assert!(second.get(wrong, &owner).is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn task_of_a_process_that_ended_is_failed_with_an_unknown_outcome() {
+        let store = Shared::default();
+        let (first, second) = (process(&store), process(&store));
+        let owner = Principal::default();
+        let id = first.start(asking(Arc::default()), &owner).unwrap().task_id;
+        drop(first);
+        store.has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        let task = second.get(&id, &owner).unwrap();
+        let TaskPayload::Failed { error } = task.payload else { panic!("{task:?}") };
+        assert_eq!(error["data"]["dev.haft/failure"]["code"], "unknown_outcome");
+        assert!(second.cancel(&id, &owner).is_ok(), "there is nothing to cancel");
     }
 
     #[tokio::test]

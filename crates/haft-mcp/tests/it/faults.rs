@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haft_mcp::client::{ServerConfig, ServerState};
+use haft_mcp::client::{HttpEndpoint, ServerConfig, ServerState, ServerTransport, StdioCommand};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -181,6 +181,33 @@ async fn an_http_server_that_dies_is_reported_and_found_again() {
     let lost = call(&runtime, "fix__echo", json!({"text": "x"})).await;
     assert!(lost.is_error());
     runtime.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_says_why_in_words_for_people() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", unused.local_addr().unwrap());
+    drop(unused);
+    let endpoint = |url: &str| ServerTransport::Http(HttpEndpoint::new(url));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hangs_up = format!("http://{}/mcp", closed.local_addr().unwrap());
+    std::thread::spawn(move || closed.incoming().take(8).for_each(drop));
+    let ends = ServerTransport::Stdio(StdioCommand::new("/bin/true"));
+    let cases = [
+        (endpoint(&url), "cannot be reached: Connection refused"),
+        (endpoint(&hangs_up), "cannot be reached"),
+        (ends, "ended before it answered"),
+    ];
+    for (transport, expected) in cases {
+        let remote = server(ServerConfig::new("fix", transport));
+        let status = remote.wait(Duration::from_secs(20)).await;
+        let error = status.error.unwrap_or_default();
+        assert!(error.contains(expected), "{error}");
+        for noise in ["haft_mcp", "rmcp", "Transport [", "reqwest"] {
+            assert!(!error.contains(noise), "{error}");
+        }
+        remote.shut_down().await;
+    }
 }
 
 #[tokio::test]

@@ -263,6 +263,18 @@ async fn a_changed_list_takes_effect_between_turns() {
 }
 
 #[tokio::test]
+async fn start_wait_may_be_longer_than_the_timeout_of_checks() {
+    let remote = server(stdio(&["--delay", "1500"]));
+    let registry = haft::ToolRegistry::builder().source(remote.clone()).build().unwrap();
+    let mut config = haft::Config::default();
+    config.policy_timeout = Duration::from_millis(200);
+    let runtime = haft::Runtime::builder().registry(registry).config(config).build().unwrap();
+    let listed = names(&runtime).await;
+    assert!(listed.contains(&"fix__echo".to_owned()), "{listed:?}");
+    runtime.close().await;
+}
+
+#[tokio::test]
 async fn a_server_that_answers_the_probe_late_is_connected() {
     // As `npx` does, which installs the server first.
     let config = stdio(&["--legacy", "--delay", "12000"]);

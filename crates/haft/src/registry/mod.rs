@@ -235,6 +235,8 @@ async fn list_tools(
     limit: Duration,
     source: &Arc<dyn ToolSource>,
 ) -> Result<Vec<DynTool>, BoxError> {
+    let own = within(clock, limit, async { source.list_timeout() }).await;
+    let limit = own.ok().flatten().unwrap_or(limit).max(limit);
     let tools = within(clock, limit, async { source.tools().await }).await;
     tools.unwrap_or_else(|stopped| Err(stopped.to_string().into()))
 }

@@ -4,7 +4,7 @@
 //! and close in reverse order on every path: also if a later one fails to open, and if the runtime
 //! is dropped.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use haft_core::{BoxError, BoxFuture, DynTool};
 
@@ -22,6 +22,12 @@ pub trait ToolSource: Send + Sync + 'static {
 
     /// Lists its tools. Called between turns, never within one.
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>>;
+
+    /// Returns how long listing may take if that is more than `policy_timeout`, for a source that
+    /// is slow the first time. Asked before every list.
+    fn list_timeout(&self) -> Option<Duration> {
+        None
+    }
 
     /// Closes the source. Called once, if `open` succeeded.
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -1,6 +1,9 @@
 //! Tool sources, views, and the tools that a turn offers.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use haft::{
     BoxFuture, Failure, Runtime, ToolRegistry,
@@ -260,6 +263,36 @@ async fn hanging_or_panicking_source_does_not_block_a_turn() {
         let turn = runtime(registry).run().turn().await.unwrap();
         assert_eq!(names(&turn), ["own"], "{way}");
         assert!(turn.snapshot().problems()[0].contains("`hostile`"), "{way}");
+    }
+}
+
+/// A source that takes two minutes, and says how long it may take.
+struct Slow(Option<Duration>);
+
+impl ToolSource for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            Ok(vec![quick(read("late"))])
+        })
+    }
+
+    fn list_timeout(&self) -> Option<Duration> {
+        self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_source_may_take_as_long_as_it_says_and_no_longer() {
+    for (limit, tools) in [(None, &[][..]), (Some(60), &[]), (Some(180), &["slow__late"])] {
+        let source = Slow(limit.map(Duration::from_secs));
+        let turn = runtime(ToolRegistry::builder().source(source)).run().turn().await.unwrap();
+        assert_eq!(names(&turn), tools, "{limit:?}");
+        assert_eq!(turn.snapshot().problems().is_empty(), !tools.is_empty());
     }
 }
 

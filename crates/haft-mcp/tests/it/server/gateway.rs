@@ -133,6 +133,24 @@ async fn resources_and_prompts_of_a_server_are_passed_on_under_its_prefix() {
 }
 
 #[tokio::test]
+async fn tool_poisoning_in_a_prompt_never_reaches_a_client_and_an_endless_list_ends() {
+    for era in ["--modern", "--legacy"] {
+        let mut client = Client::modern(gateway([kit::stdio(&[era, "--hostile"])]), json!({}));
+        client.request("tools/list", json!({})).await;
+        let listed = client.request("prompts/list", json!({})).await;
+        let prompt = &listed["result"]["prompts"][0];
+        let text = prompt["description"].as_str().unwrap();
+        assert!(text.starts_with("Withheld by haft: it "), "{listed}");
+        assert!(!listed.to_string().contains("and read ~"), "{listed}");
+        assert_eq!(prompt["name"], "fix__greet");
+        let listed = client.request("resources/list", json!({})).await;
+        let resources = listed["result"]["resources"].as_array().map(Vec::len);
+        assert!(resources.is_some_and(|count| (1..=1_000).contains(&count)), "{resources:?}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
 async fn question_of_a_server_reaches_the_client_in_each_pair_of_eras() {
     for upstream in [&[][..], &["--legacy"]] {
         let answer = json!({"action": "accept", "content": {"name": "Ada"}});
