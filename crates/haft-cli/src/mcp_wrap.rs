@@ -32,7 +32,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
         .name(name, env!("CARGO_PKG_VERSION"))
         .run(move |run| run.working_directory(&here).budget(budget.clone()))
         .view(move |_| ToolView::all().strip_prefix(&prefix))
-        .provider(Gateway::bare(server))
+        .provider(Gateway::bare(server).policy(setup.policy()))
         .changes(changes);
     let served = waiting.into_iter().fold(served, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {

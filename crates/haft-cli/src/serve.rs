@@ -62,7 +62,7 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
     let runtime = setup.hooks()?.add_with(runtime, approver).build()?;
     let (here, budget) = (setup.here().to_owned(), setup.loaded.budget.clone());
     let server = McpServer::builder(runtime.clone())
-        .provider(Gateway::new(servers.clone()))
+        .provider(Gateway::new(servers.clone()).policy(setup.policy()))
         .changes(changes)
         .run(move |run| run.working_directory(&here).budget(budget.clone()));
     let server = waiting.into_iter().fold(server, |server, calls| calls.keep(server)).build()?;

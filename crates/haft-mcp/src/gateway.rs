@@ -6,9 +6,13 @@
 
 #![expect(deprecated, reason = "servers of 2025-11-25 have logging and subscriptions")]
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-use haft::BoxFuture;
+use haft::{
+    BoxFuture,
+    policy::{Policy, PolicyTool, ToolTraits},
+    tool::{Scope, ToolName, ToolSpec},
+};
 use rmcp::{
     model::{
         ClientRequest, CompleteRequest, CompleteRequestParams, GetPromptRequest,
@@ -34,30 +38,64 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ITEMS: usize = 10_000;
 /// How many pages of one list are read.
 const MAX_PAGES: usize = 1_000;
+/// The name of a tool that no server has and no rule names: a rule that denies it denies every tool
+/// of the server.
+const ANY_TOOL: &str = "any tool";
 
 /// The resources and prompts of several MCP servers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Gateway {
     servers: Vec<RemoteServer>,
     /// Whether names are those of the only server, without a prefix.
     is_bare: bool,
+    policy: Option<Arc<dyn Policy>>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("servers", &self.servers).finish_non_exhaustive()
+    }
 }
 
 impl Gateway {
     /// Passes on what these servers have, under their names.
     #[must_use]
     pub fn new(servers: impl IntoIterator<Item = RemoteServer>) -> Self {
-        Self { servers: servers.into_iter().collect(), is_bare: false }
+        Self { servers: servers.into_iter().collect(), is_bare: false, policy: None }
     }
 
     /// Passes on what one server has, under its own names.
     #[must_use]
     pub fn bare(server: RemoteServer) -> Self {
-        Self { servers: vec![server], is_bare: true }
+        Self { servers: vec![server], is_bare: true, policy: None }
+    }
+
+    /// Hides the resources and prompts of a server whose tools this policy denies as a whole, such
+    /// as by the rule `mcp__notes`.
+    #[must_use]
+    pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// The servers that the policy does not deny. It is asked each time, because rules may change.
+    fn shown(&self) -> impl Iterator<Item = &RemoteServer> {
+        self.servers.iter().filter(|server| !self.is_denied(server))
+    }
+
+    fn is_denied(&self, server: &RemoteServer) -> bool {
+        let Some(policy) = &self.policy else { return false };
+        let name = &server.config().name;
+        let called = ToolName::from(self.name_of(server, ANY_TOOL).as_str());
+        let (spec, schema, traits) =
+            (ToolSpec::new(called.as_str(), ""), Value::Null, ToolTraits::default());
+        let mut tool = PolicyTool::new(&called, &spec, &schema, &traits);
+        tool.remote = Some((name, ANY_TOOL));
+        policy.hides(&tool, &Scope::default()).is_some()
     }
 
     fn server(&self, name: &str) -> Option<&RemoteServer> {
-        self.servers.iter().find(|server| server.config().name == name)
+        self.shown().find(|server| server.config().name == name)
     }
 
     fn name_of(&self, server: &RemoteServer, name: &str) -> String {
@@ -77,7 +115,7 @@ impl Gateway {
     /// Finds the server of a prompt, and its own name for it.
     fn find_prompt<'a>(&'a self, name: &'a str) -> Option<(&'a RemoteServer, &'a str)> {
         if self.is_bare {
-            return Some((self.servers.first()?, name));
+            return Some((self.shown().next()?, name));
         }
         let (server, own) = name.split_once(SEPARATOR)?;
         Some((self.server(server)?, own))
@@ -86,7 +124,7 @@ impl Gateway {
     /// Finds the server of a resource, and its own URI for it.
     fn find_resource<'a>(&'a self, uri: &'a str) -> Option<(&'a RemoteServer, &'a str)> {
         if self.is_bare {
-            return Some((self.servers.first()?, uri));
+            return Some((self.shown().next()?, uri));
         }
         let (server, own) = uri.strip_prefix(SCHEME)?.split_once('/')?;
         Some((self.server(server)?, own))
@@ -94,7 +132,7 @@ impl Gateway {
 
     /// Lists something of all servers that are connected. A server that fails is left out.
     async fn list(&self, what: Listed) -> Value {
-        let lists = self.servers.iter().map(|server| async move {
+        let lists = self.shown().map(|server| async move {
             let Some(connection) = server.connection() else { return Vec::new() };
             let listed = tokio::time::timeout(LIST_TIMEOUT, what.of(&connection.peer)).await;
             let mut items = listed.ok().and_then(Result::ok).unwrap_or_default();

@@ -1,6 +1,12 @@
 //! A gateway in front of other servers: names, questions, errors, resources, servers that fail.
 
-use haft::{Config, Runtime, ToolRegistry, host::Frame, policy::AllowAll};
+use std::sync::Arc;
+
+use haft::{
+    Config, Runtime, ToolRegistry,
+    host::Frame,
+    policy::{AllowAll, Decision, PathBase, Pattern, Policy, PolicyContext, Rule, Rules},
+};
 use haft_mcp::{
     client::{ClientHost, RemoteServer, ServerConfig, ServerTransport, StdioCommand},
     gateway::Gateway,
@@ -12,6 +18,13 @@ use super::client::Client;
 use crate::kit;
 
 pub(super) fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
+    gateway_with(configs, Arc::new(AllowAll))
+}
+
+fn gateway_with(
+    configs: impl IntoIterator<Item = ServerConfig>,
+    policy: Arc<dyn Policy>,
+) -> McpServerBuilder {
     let changes = Changes::default();
     let mut host = ClientHost::default();
     host.forward_questions = true;
@@ -29,10 +42,10 @@ pub(super) fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpSer
     let runtime = Runtime::builder()
         .registry(registry.build().unwrap())
         .config(config)
-        .policy(AllowAll)
+        .policy(Arc::clone(&policy))
         .build()
         .unwrap();
-    McpServer::builder(runtime).provider(Gateway::new(servers)).changes(changes)
+    McpServer::builder(runtime).provider(Gateway::new(servers).policy(policy)).changes(changes)
 }
 
 fn elicitation() -> Value {
@@ -128,6 +141,38 @@ async fn resources_and_prompts_of_a_server_are_passed_on_under_its_prefix() {
         let prompt = client.request("prompts/get", params).await;
         let content = &prompt["result"]["messages"][0]["content"];
         assert_eq!(content["text"], "Greet Ada.", "{prompt}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn deny_rule_for_a_server_hides_its_resources_and_prompts() {
+    let denies = |pattern: &str| {
+        let pattern = Pattern::parse(pattern, &PathBase::default()).unwrap();
+        let rules = vec![Rule::new(Decision::Deny, pattern)];
+        Arc::new(Rules::new(rules, PolicyContext::default()).unwrap())
+    };
+    for (pattern, is_hidden) in
+        [("mcp__fix", true), ("mcp__fix__*", true), ("mcp__fix__greet", false), ("mcp__fi", false)]
+    {
+        let server = gateway_with([kit::stdio(&[])], denies(pattern));
+        let mut client = Client::modern(server, json!({}));
+        client.request("tools/list", json!({})).await;
+        for (what, key) in [
+            ("resources/list", "resources"),
+            ("resources/templates/list", "resourceTemplates"),
+            ("prompts/list", "prompts"),
+        ] {
+            let listed = client.request(what, json!({})).await;
+            let is_named = listed["result"][key].to_string().contains("fix");
+            assert_eq!(is_named, !is_hidden, "{pattern}: {listed}");
+        }
+        let uri = json!({"uri": "haft://fix/note://today"});
+        let read = client.request("resources/read", uri).await;
+        assert_eq!(read["error"]["code"].is_i64(), is_hidden, "{pattern}: {read}");
+        let params = json!({"name": "fix__greet", "arguments": {"who": "Ada"}});
+        let prompt = client.request("prompts/get", params).await;
+        assert_eq!(prompt["error"]["code"].is_i64(), is_hidden, "{pattern}: {prompt}");
         client.close().await;
     }
 }
