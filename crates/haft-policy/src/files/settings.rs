@@ -126,8 +126,8 @@ impl Settings<'_, '_> {
     /// Rejects keys of a hook that differ from a known one by a typo.
     fn typos(&mut self, fields: &Fields<'_>, known: &'static [&'static str]) {
         for entry in fields.iter().filter(|entry| !known.contains(&&*entry.key)) {
-            if let Some(meant) = keys::typo(&entry.key, known) {
-                self.misspelt(entry, "", meant);
+            if let Some(right) = keys::typo(&entry.key, known) {
+                self.misspelt(entry, "", right);
             }
         }
     }

@@ -985,7 +985,7 @@ fn misspelt_hook_events_and_keys_are_errors() {
         mistakes(&[settings(ConfigLayer::Project, &format!(r#"{{"hooks": {hooks}}}"#))])
     };
     let handler = r#"[{"type": "command", "command": "true"}]"#;
-    for (hooks, key, meant) in [
+    for (hooks, key, right) in [
         (
             format!(r#"{{"PreToolUze": [{{"hooks": {handler}}}]}}"#),
             "hooks.PreToolUze",
@@ -1010,7 +1010,7 @@ fn misspelt_hook_events_and_keys_are_errors() {
     ] {
         let error = read(&hooks);
         assert!(error.contains(&format!("unknown key `{key}`")), "{hooks}: {error}");
-        assert!(error.contains(&format!("did you mean `{meant}`?")), "{hooks}: {error}");
+        assert!(error.contains(&format!("did you mean `{right}`?")), "{hooks}: {error}");
     }
     // A newer event, and a newer key, are not typos.
     let newer = format!(
