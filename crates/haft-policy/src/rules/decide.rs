@@ -225,7 +225,10 @@ impl Rules {
                     if verdict.decision == Decision::Allow
                         && self.may_read_restricted_below(call) =>
                 {
-                    if let Some(verdict) = default::masked(call) {
+                    // A hard link to a restricted file is that file, so it is not left to the mask.
+                    if !self.may_read_restricted_link(call)
+                        && let Some(verdict) = default::masked(call)
+                    {
                         return self.confined(call, verdict, notes);
                     }
                     note_not_confined(call, notes);

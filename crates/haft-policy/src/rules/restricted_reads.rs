@@ -106,6 +106,15 @@ impl Rules {
             || self.hard_links_below(&facts).unwrap_or(true)
     }
 
+    /// Returns whether a command may read a hard link to a file that a rule restricts, at or below
+    /// the paths that it names.
+    pub(super) fn may_read_restricted_link(&self, call: &PolicyRequest<'_>) -> bool {
+        let mut facts = Facts::of(call, &self.context);
+        facts.widen();
+        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
+        facts.follow().is_err() || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
     /// Returns whether a rule denies or asks about a file at or below the named paths.
     fn restricts_within(&self, mut facts: Facts<'_>) -> bool {
         facts.widen();

@@ -13,7 +13,10 @@ mod git_writes;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use haft_core::{
     Effect, Effects, ToolContext,
@@ -37,6 +40,9 @@ struct Exception {
     /// The path without symlinks, for declaration and approval.
     file: PathBuf,
 }
+
+/// The protected names. They are prepared once, because every command needs them.
+static NAMES: LazyLock<ProtectedNames> = LazyLock::new(ProtectedNames::standard);
 
 impl Shell {
     /// Returns the protected files that git commands, redirections and the call itself name, for
@@ -94,9 +100,8 @@ impl Shell {
     ) -> impl Iterator<Item = Exception> + 'a {
         let places =
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
-        let names = ProtectedNames::standard();
         let listed = places.filter(move |resolved| {
-            names.at(resolved.base()).protection(resolved.relative()) == Protection::Protected
+            NAMES.at(resolved.base()).protection(resolved.relative()) == Protection::Protected
         });
         listed.filter_map(|resolved| exception(&resolved, "", &self.workspace))
     }
