@@ -178,8 +178,8 @@ fn prints_contents(words: &[&str]) -> bool {
     let forms = ["--stat", "--shortstat", "--numstat", "--name-only", "--name-status"];
     let summarizes = |word: &&str| forms.contains(&&*option(word));
     match *name {
-        "log" => !options().all(|word| is_listed(word)),
-        "diff" => !options().all(|word| is_listed(word)) || !options().any(|word| summarizes(word)),
+        "log" => !options().all(is_listed),
+        "diff" => !options().all(is_listed) || !options().any(summarizes),
         name => !GIT_WITHOUT_HISTORY.contains(&name),
     }
 }
