@@ -6,7 +6,12 @@
 
 #![expect(deprecated, reason = "servers of 2025-11-25 have logging and subscriptions")]
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use haft::{
     BoxFuture,
@@ -91,7 +96,9 @@ impl Gateway {
             (ToolSpec::new(called.as_str(), ""), Value::Null, ToolTraits::default());
         let mut tool = PolicyTool::new(&called, &spec, &schema, &traits);
         tool.remote = Some((name, ANY_TOOL));
-        policy.hides(&tool, &Scope::default()).is_some()
+        // FAIL CLOSED: a policy that panics hides the server.
+        let hides = || policy.hides(&tool, &Scope::default()).is_some();
+        catch_unwind(AssertUnwindSafe(hides)).unwrap_or(true)
     }
 
     fn server(&self, name: &str) -> Option<&RemoteServer> {
@@ -387,5 +394,22 @@ mod tests {
         let bare = Gateway::bare(server("notes"));
         assert_eq!(bare.find_prompt("daily").unwrap().1, "daily");
         assert_eq!(bare.find_resource("file:///a").unwrap().1, "file:///a");
+    }
+
+    #[test]
+    fn policy_that_panics_hides_every_server() {
+        struct Panics;
+        impl Policy for Panics {
+            fn decide(&self, _: &haft::policy::PolicyRequest<'_>) -> haft::policy::Verdict {
+                haft::policy::Verdict::allow("")
+            }
+
+            fn hides(&self, _: &PolicyTool<'_>, _: &Scope) -> Option<String> {
+                panic!("a mistake in the policy")
+            }
+        }
+        let gateway = Gateway::new([server("notes")]).policy(Arc::new(Panics));
+        assert!(gateway.find_prompt("notes__daily").is_none());
+        assert!(gateway.find_resource("haft://notes/file:///a").is_none());
     }
 }
