@@ -2,7 +2,7 @@
 //!
 //! In: frozen JSON and a context. Out: what one call would do, and its result.
 
-use std::{any::Any, future::ready, sync::Arc};
+use std::{any::Any, borrow::Cow, future::ready, sync::Arc};
 
 use serde_json::Value;
 
@@ -19,6 +19,20 @@ pub type Args = Box<dyn Any + Send + Sync>;
 pub trait Body: Send + Sync + 'static {
     /// Decodes the frozen JSON into the body's arguments.
     fn decode(&self, json: &Arc<Value>) -> Result<Args, Failure>;
+
+    /// Returns whether `decode_scalars` does something.
+    fn decodes_scalars(&self) -> bool {
+        false
+    }
+
+    /// Decodes the members of an object of scalars, without a JSON tree. `None` if that is not
+    /// possible: `decode` then decodes the same arguments, or says what is wrong.
+    fn decode_scalars(
+        &self,
+        _members: &mut dyn Iterator<Item = (Cow<'_, str>, Value)>,
+    ) -> Option<Args> {
+        None
+    }
 
     /// Returns whether `profile` does something. If not, a call does what the tool declares.
     fn profiles(&self) -> bool {

@@ -35,6 +35,7 @@ mod failure;
 mod error;
 mod call;
 mod tool;
+mod decode_error;
 mod erased;
 mod manifest;
 mod schema;

@@ -104,6 +104,11 @@ impl Schema {
         self.0.validator.is_valid(value)
     }
 
+    /// Returns the validator.
+    pub(crate) fn validator(&self) -> &Validator {
+        &self.0.validator
+    }
+
     /// Returns the schema as it was written.
     #[must_use]
     pub fn source(&self) -> &Value {

@@ -61,7 +61,7 @@ fn has_whole_float(value: &Value) -> bool {
     }
 }
 
-fn is_whole_float(number: &Number) -> bool {
+pub(super) fn is_whole_float(number: &Number) -> bool {
     number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 

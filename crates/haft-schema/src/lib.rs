@@ -20,6 +20,7 @@ mod stop;
 mod work;
 mod ranges;
 mod integers;
+mod scalars;
 mod explain;
 mod example;
 mod repair;
@@ -34,5 +35,6 @@ pub use self::{
     loss::{Loss, LossKind},
     parse::strict_json,
     repair::{Repair, RepairKind, RepairPolicy},
+    scalars::ScalarObject,
     stop::Stop,
 };

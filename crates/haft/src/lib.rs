@@ -72,6 +72,7 @@ mod text;
 mod clock;
 mod host_code;
 mod memory_size;
+mod frozen_arguments;
 mod open_set;
 mod concurrency;
 mod outcome;

@@ -26,10 +26,11 @@ use haft_policy::{PolicyRequest, TaintTracker};
 use haft_schema::{Repair, RepairPolicy, SettledIntegers, Stop, Unexplained, parse, syntax};
 use serde_json::{Map, Value};
 
-use self::decode::decoded;
+use self::decode::{decoded, decoded_scalars};
 pub(crate) use self::resolve::{resolve, with_schema};
 use crate::{
     clock::{Clock, RuntimeClock},
+    frozen_arguments::FrozenArguments,
     host_code::{after, panic_message},
     registry::RegisteredTool,
     secrets::{Redactor, RuntimeRedactor},
@@ -42,9 +43,7 @@ pub struct ValidatedCall(Box<Parts>);
 /// What an admitted call is made of.
 pub(crate) struct Parts {
     pub(crate) entry: Arc<RegisteredTool>,
-    pub(crate) json: Arc<Value>,
-    /// The text that the model wrote, if it says exactly what the JSON says.
-    pub(crate) text: Option<String>,
+    arguments: FrozenArguments,
     pub(crate) args: Args,
     /// What the call would do, if that is not what the tool declares.
     pub(crate) profile: Option<Box<CallProfile>>,
@@ -93,9 +92,27 @@ pub(crate) struct Terms<'a> {
     pub(crate) timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) clock: &'a dyn Clock,
+    /// Whether arguments that are all scalars may stay text until something asks for their JSON.
+    pub(crate) reads_scalars: bool,
 }
 
 impl ValidatedCall {
+    /// Makes a call of its parts. Only for arguments that the tool's schema accepts.
+    #[inline(always)]
+    fn new(
+        entry: Arc<RegisteredTool>,
+        arguments: FrozenArguments,
+        (args, profile): (Args, Option<Box<CallProfile>>),
+        cx: ToolContext,
+        repairs: Option<Arc<[Repair]>>,
+        limits: Option<Box<CallOverrides>>,
+    ) -> Self {
+        let added = limits.map(|own| Box::new(Added { limits: Some(own), ..Added::default() }));
+        let verdict = LastVerdict::None;
+        let parts = Parts { entry, arguments, args, profile, cx, repairs, added, verdict };
+        Self(Box::write(Box::new_uninit(), parts))
+    }
+
     /// Returns the tool that is called.
     #[must_use]
     pub fn tool(&self) -> &Arc<RegisteredTool> {
@@ -105,19 +122,20 @@ impl ValidatedCall {
     /// Returns the arguments with defaults filled in: the one value that all phases see.
     #[must_use]
     pub fn arguments(&self) -> &Arc<Value> {
-        &self.0.json
+        self.0.arguments.json()
     }
 
-    /// Returns the text that the model wrote, if it says exactly what the arguments say.
-    pub(crate) fn arguments_text(&self) -> Option<&str> {
-        self.0.text.as_deref()
+    /// Returns the arguments, whose JSON may not have been made yet.
+    pub(crate) fn frozen_arguments(&self) -> &FrozenArguments {
+        &self.0.arguments
     }
 
     /// Returns it as policies see it: borrowed, without a copy of the arguments.
     #[must_use]
     pub fn policy_request(&self) -> PolicyRequest<'_> {
         let cx = &self.0.cx;
-        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, self.profile(), cx.scope())
+        let tool = self.0.entry.policy_tool();
+        PolicyRequest::new(tool, self.arguments(), self.profile(), cx.scope())
             .with_taint(self.taint())
             .with_answers(self.supplied_arguments(), self.hook_allow())
             .with_context(cx)
@@ -127,7 +145,7 @@ impl ValidatedCall {
     /// marks as secret. The body gets the unredacted ones.
     #[must_use]
     pub fn redacted_arguments(&self) -> Arc<Value> {
-        self.redact_arguments(&self.0.json)
+        self.redact_arguments(self.arguments())
     }
 
     /// Redacts other arguments for this call in the same way, such as a proposed edit.
@@ -146,7 +164,7 @@ impl ValidatedCall {
     /// secrets redacted. `None` if the tool makes none, or if the arguments contain a secret; then
     /// the [redacted arguments](Self::redacted_arguments) are shown.
     pub async fn preview(&self) -> Option<Preview> {
-        if self.redacted_arguments() != self.0.json {
+        if self.redacted_arguments() != *self.arguments() {
             return None;
         }
         let body = self.0.entry.body();
@@ -313,6 +331,7 @@ impl ValidatedCall {
             timeout: Duration::MAX,
             deadline: Duration::MAX,
             clock: &RuntimeClock,
+            reads_scalars: false,
         };
         let admitted = take_in(entry, (map, None), cx, terms, Vec::new(), None);
         let mut admitted = admitted.map_err(Unexplained::complete_now)?;
@@ -341,6 +360,16 @@ pub(crate) fn validate(
     terms: Terms<'_>,
 ) -> Result<ValidatedCall, Failure> {
     let (restore, limits) = call.take_host_parts();
+    if let Arguments::Text(text) = &mut call.arguments
+        && restore.is_none()
+        && terms.reads_scalars
+        && entry.reads_scalars()
+        && text.len() <= terms.limit
+        && let Some((args, profile)) = decoded_scalars(&entry, text, &cx)
+    {
+        let arguments = FrozenArguments::of_text(std::mem::take(text));
+        return Ok(ValidatedCall::new(entry, arguments, (args, profile), cx, None, limits));
+    }
     let (mut map, repairs) = match &mut call.arguments {
         Arguments::Text(text) => syntax::object(text, terms.limit, terms.repair)?,
         Arguments::Json(json) => object_of(json.take(), &terms)?,
@@ -353,11 +382,7 @@ pub(crate) fn validate(
         restore.apply(&mut map);
         text = None;
     }
-    let mut admitted = take_in(entry, (map, text), cx, terms, repairs, limits.as_deref())?;
-    if limits.is_some() {
-        admitted.added_mut().limits = limits;
-    }
-    Ok(admitted)
+    take_in(entry, (map, text), cx, terms, repairs, limits)
 }
 
 /// Returns arguments that a provider delivers as data.
@@ -398,15 +423,15 @@ fn take_in(
     cx: ToolContext,
     terms: Terms<'_>,
     mut repairs: Vec<Repair>,
-    limits: Option<&CallOverrides>,
+    limits: Option<Box<CallOverrides>>,
 ) -> Result<ValidatedCall, Failure> {
     if entry.drop_unknown(&mut map) {
         text = None;
     }
     let mut json = Value::Object(map);
     let schema = entry.input();
-    let timeout = limits.and_then(|own| own.timeout).or(entry.spec().timeout);
-    let deadline = limits.and_then(|own| own.deadline).or(entry.spec().deadline);
+    let timeout = limits.as_ref().and_then(|own| own.timeout).or(entry.spec().timeout);
+    let deadline = limits.as_ref().and_then(|own| own.deadline).or(entry.spec().deadline);
     let refused =
         |json: Value| Unexplained::describe(schema, entry.name().as_str(), json, timeout, deadline);
     if !schema.is_valid(&json) {
@@ -432,13 +457,10 @@ fn take_in(
         text = None;
     }
     let json = Arc::new(json);
-    let (args, profile) = decoded(&entry, &json, &cx)?;
+    let decoded = decoded(&entry, &json, &cx)?;
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
-    let (added, verdict) = (None, LastVerdict::None);
-    let parts = Box::new_uninit();
-    let parts =
-        Box::write(parts, Parts { entry, json, text, args, profile, cx, repairs, added, verdict });
-    Ok(ValidatedCall(parts))
+    let arguments = FrozenArguments::new(json, text);
+    Ok(ValidatedCall::new(entry, arguments, decoded, cx, repairs, limits))
 }
 
 /// Repairs arguments that the schema does not accept, within a time.

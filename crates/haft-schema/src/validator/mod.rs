@@ -54,6 +54,35 @@ impl Validator {
         run.is_valid(ROOT, value) && !run.is_undecided()
     }
 
+    /// Returns whether the root is an object whose members are checked one by one, and whose named
+    /// members are scalars.
+    pub(crate) fn describes_scalars(&self) -> bool {
+        let Some(root) = self.nodes.first() else { return false };
+        let is_scalar = |node: u32| {
+            let node = usize::try_from(node).ok().and_then(|at| self.nodes.get(at));
+            node.is_some_and(|node| node.types.are_scalars() && !node.is_cyclic)
+        };
+        let is_object = root.types.include(&Value::Object(serde_json::Map::new()), false);
+        is_object
+            && !root.is_cyclic
+            && root.rest.is_empty()
+            && root.members.as_ref().is_some_and(|members| members.are_scalars(is_scalar))
+    }
+
+    /// Returns whether an object with these members is valid; `false` if the root does not describe
+    /// scalars.
+    #[inline]
+    pub(crate) fn is_valid_object<'v>(
+        &self,
+        object: impl Iterator<Item = (&'v str, &'v Value)>,
+    ) -> bool {
+        let Some(members) = self.nodes.first().and_then(|root| root.members.as_ref()) else {
+            return false;
+        };
+        let mut run = Run::new(&self.nodes);
+        run.has_valid_members(members, object) && !run.is_undecided()
+    }
+
     /// Lists at most `limit` violations of a value, and as many for each branch of a union.
     pub(crate) fn violations<'v>(&self, value: &'v Value, limit: usize) -> Vec<Violation<'v>> {
         Lister::new(&self.nodes, limit).list(ROOT, value)

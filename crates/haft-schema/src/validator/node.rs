@@ -226,6 +226,12 @@ impl Members {
         Self { names: names.into(), by_name, required: mask, ..Self::default() }
     }
 
+    /// Returns whether only named members are allowed, and each of them is a scalar.
+    pub(super) fn are_scalars(&self, is_scalar: impl Fn(NodeId) -> bool) -> bool {
+        let are_closed = self.patterns.is_empty() && self.additional == Some(Additional::Forbidden);
+        are_closed && self.names.iter().all(|member| member.node.is_some_and(&is_scalar))
+    }
+
     /// Keeps the types of the schemas that restrict nothing else.
     pub(super) fn keep_plain_types(&mut self, plain: impl Fn(NodeId) -> Types) {
         for member in &mut self.names {

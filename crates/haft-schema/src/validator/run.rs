@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
         }
         if let Some(members) = &node.members
             && let Value::Object(map) = value
-            && !self.has_valid_members(members, map)
+            && !self.has_valid_members(members, named(map))
         {
             return false;
         }
@@ -175,12 +175,16 @@ impl<'a> Run<'a> {
 
     /// Checks all members in one pass, and that the required ones are there.
     #[inline(always)]
-    fn has_valid_members(&mut self, members: &'a Members, map: &Map<String, Value>) -> bool {
+    pub(super) fn has_valid_members<'v>(
+        &mut self,
+        members: &'a Members,
+        object: impl Iterator<Item = (&'v str, &'v Value)>,
+    ) -> bool {
         if !members.patterns.is_empty() {
-            return self.has_valid_matching_members(members, map);
+            return self.has_valid_matching_members(members, object);
         }
         let (mut seen, mut expected) = (0_u64, 0_usize);
-        for (name, value) in map {
+        for (name, value) in object {
             let is_valid = match members.find(name, &mut expected) {
                 Some(member) => {
                     seen |= member.bit;
@@ -217,13 +221,13 @@ impl<'a> Run<'a> {
 
     /// Does the same for members with patterns: several schemas may apply to one.
     #[inline(never)]
-    fn has_valid_matching_members(
+    fn has_valid_matching_members<'v>(
         &mut self,
         members: &'a Members,
-        map: &Map<String, Value>,
+        object: impl Iterator<Item = (&'v str, &'v Value)>,
     ) -> bool {
         let (mut seen, mut expected) = (0_u64, 0_usize);
-        for (name, value) in map {
+        for (name, value) in object {
             let known = members.find(name, &mut expected);
             seen |= known.map_or(0, |known| known.bit);
             let node = known.and_then(|known| known.node);
@@ -348,9 +352,10 @@ impl<'a> Run<'a> {
         map: &Map<String, Value>,
     ) -> bool {
         match rule {
-            Rule::Members => {
-                node.members.as_ref().is_none_or(|members| self.has_valid_members(members, map))
-            }
+            Rule::Members => node
+                .members
+                .as_ref()
+                .is_none_or(|members| self.has_valid_members(members, named(map))),
             Rule::DependentSchemas(nodes) => nodes
                 .iter()
                 .all(|(name, node)| !map.contains_key(&**name) || self.is_valid(*node, value)),
@@ -406,6 +411,12 @@ impl<'a> Run<'a> {
         }
         Ok(only)
     }
+}
+
+/// Returns the members of an object.
+#[inline(always)]
+fn named(map: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    map.iter().map(|(name, value)| (name.as_str(), value))
 }
 
 #[inline]

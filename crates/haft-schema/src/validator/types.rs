@@ -83,6 +83,11 @@ impl Types {
         self.0 & other.0 != 0
     }
 
+    /// Returns whether no value with parts has one of the types.
+    pub(super) fn are_scalars(self) -> bool {
+        !self.overlaps(Self(Self::ARRAY.0 | Self::OBJECT.0))
+    }
+
     /// Returns whether a named type is in the set.
     pub(crate) fn admits(self, name: &str) -> bool {
         let named = Self::named(name);

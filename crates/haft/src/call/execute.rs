@@ -77,7 +77,7 @@ impl PreparedExecution {
         let args = match secrets::resolve(
             &turn.run.inner.redactor,
             tool.secret_user(),
-            validated.arguments(),
+            validated.frozen_arguments(),
         )? {
             Some(args) => args,
             None => args,

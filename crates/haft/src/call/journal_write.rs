@@ -21,8 +21,7 @@ impl<'a> CallIntent<'a> {
         Self {
             call: validated.context(),
             tool: validated.tool(),
-            arguments: validated.arguments(),
-            text: validated.arguments_text(),
+            arguments: validated.frozen_arguments(),
             redactor,
             class: validated.profile().class,
             verdict: call.verdict(),

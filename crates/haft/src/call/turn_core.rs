@@ -197,6 +197,10 @@ impl TurnCore {
             timeout: config.timeout,
             deadline: config.deadline,
             clock: &*self.run.inner.clock,
+            // Hooks, rules of the host and observers read the JSON of every call.
+            reads_scalars: self.run.inner.hooks.is_empty()
+                && self.run.inner.policy.of_host().is_none()
+                && !self.run.inner.events.has_observer(),
         }
     }
 

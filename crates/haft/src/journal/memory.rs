@@ -304,10 +304,11 @@ impl MemoryJournal {
         let began = intended.began;
         // What a schema marks as secret cannot be recognized later, so it is redacted now.
         let marks_secrets = intended.tool.input().marks_secrets();
-        let text = intended.text.filter(|text| text.len() <= MAX_TEXT_BYTES && !marks_secrets);
+        let text =
+            intended.arguments.text().filter(|text| text.len() <= MAX_TEXT_BYTES && !marks_secrets);
         let size = match text {
             Some(_) => 0,
-            None => memory_size_of(intended.arguments, self.max_bytes),
+            None => memory_size_of(intended.arguments.json(), self.max_bytes),
         };
         let (mut ring, anchor) = self.lock_at(began);
         let knows = ring.knows(intended.redactor);
@@ -316,7 +317,7 @@ impl MemoryJournal {
             arguments: match text {
                 Some(_) => None,
                 None if !knows || marks_secrets => Some(intended.arguments()),
-                None => Some(Arc::clone(intended.arguments)),
+                None => Some(Arc::clone(intended.arguments.json())),
             },
             class: intended.class,
             verdict: intended.verdict.clone(),

@@ -20,8 +20,8 @@ pub use self::{
     record::{AfterCrash, ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
-    outcome::ExecutionStats, registry::RegisteredTool, schema::Repair, secrets::RuntimeRedactor,
-    tool_result::ToolResult,
+    frozen_arguments::FrozenArguments, outcome::ExecutionStats, registry::RegisteredTool,
+    schema::Repair, secrets::RuntimeRedactor, tool_result::ToolResult,
 };
 
 /// A call that is about to run. Borrowed: a journal copies what it keeps, and the copies are
@@ -36,9 +36,7 @@ pub struct CallIntent<'a> {
     /// When the call started.
     pub began: Instant,
     pub(crate) tool: &'a RegisteredTool,
-    pub(crate) arguments: &'a Arc<Value>,
-    /// The text that the model wrote, if it says exactly what the arguments say.
-    pub(crate) text: Option<&'a str>,
+    pub(crate) arguments: &'a FrozenArguments,
     pub(crate) verdict: &'a Verdict,
     pub(crate) repairs: Option<&'a Arc<[Repair]>>,
     pub(crate) redactor: &'a RuntimeRedactor,
@@ -48,7 +46,7 @@ impl CallIntent<'_> {
     /// Returns the frozen arguments, redacted.
     #[must_use]
     pub fn arguments(&self) -> Arc<Value> {
-        self.redactor.arguments(self.tool.input(), self.arguments)
+        self.redactor.arguments(self.tool.input(), self.arguments.json())
     }
 
     /// Returns who allowed it, and why.

@@ -61,7 +61,7 @@ impl Fill {
         Self { properties, items }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.properties.is_empty() && self.items.is_none()
     }
 

@@ -57,6 +57,8 @@ pub struct RegisteredTool {
     always_allowed: OnceLock<Option<Verdict>>,
     /// It is a step of a running body, and in no registry.
     is_step: bool,
+    /// Whether arguments that are all scalars can be validated and decoded without a JSON tree.
+    reads_scalars: bool,
 }
 
 impl RegisteredTool {
@@ -118,14 +120,13 @@ impl RegisteredTool {
         let definition_bytes = spec.description.len() + json_size(&closed);
         let hash = hash(&Manifest::new(&spec, closed, tool.output_schema().cloned()));
         Ok(Self {
+            reads_scalars: reads_scalars(&spec, tool.body().as_ref(), &input, &fill),
             always_allowed: OnceLock::new(),
             definition_bytes,
             is_step: false,
             declared: spec.profile().normalized(),
             source: Arc::clone(source),
-            slots: spec
-                .concurrency
-                .map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+            slots: spec.concurrency.map(slots),
             layers: Arc::new(ToolLayers::of(&spec)),
             body: Arc::clone(tool.body()),
             registered: name.clone(),
@@ -172,6 +173,11 @@ impl RegisteredTool {
         Ok(entry)
     }
 
+    /// Returns whether arguments that are all scalars need no JSON tree.
+    pub(crate) fn reads_scalars(&self) -> bool {
+        self.reads_scalars
+    }
+
     /// Returns whether it is a step of a running body.
     pub(crate) fn is_step(&self) -> bool {
         self.is_step
@@ -213,6 +219,7 @@ impl RegisteredTool {
             definition_bytes: self.definition_bytes,
             always_allowed: OnceLock::new(),
             is_step: self.is_step,
+            reads_scalars: self.reads_scalars,
         }
     }
 
@@ -370,6 +377,21 @@ impl RegisteredTool {
         }
         false
     }
+}
+
+/// Makes the slots of a tool of which so many calls may run at the same time.
+fn slots(calls: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS)))
+}
+
+/// Whether arguments that are all scalars can be validated and decoded without a JSON tree. A tree
+/// is needed to fill in defaults, to drop unknown members, and as the key of a cache.
+fn reads_scalars(spec: &ToolSpec, body: &dyn Body, input: &Schema, fill: &Fill) -> bool {
+    body.decodes_scalars()
+        && input.describes_scalars()
+        && fill.is_empty()
+        && spec.unknown == UnknownFields::Refuse
+        && spec.cache.is_none()
 }
 
 impl fmt::Debug for RegisteredTool {

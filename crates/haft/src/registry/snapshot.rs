@@ -41,7 +41,7 @@ pub(crate) struct ToolSet {
     /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
     /// What a policy hides that hides nothing.
-    nothing_hidden: OnceLock<Arc<Withheld>>,
+    nothing_hidden: Withheld,
     /// What the policies hid that were asked last.
     hidden: Mutex<Vec<(HidesRevision, Arc<Withheld>)>>,
     /// The index for `tool_search`.
@@ -81,10 +81,10 @@ impl ToolSet {
         };
         let conditional = entries.iter().enumerate().filter(is_conditional);
         let conditional = conditional.map(|(at, _)| at).collect();
-        let fingerprint = hasher.finalize().into();
+        let fingerprint: [u8; 32] = hasher.finalize().into();
         let exports = Exports::default();
         let (near, hidden) = (OnceLock::new(), Mutex::default());
-        let nothing_hidden = OnceLock::new();
+        let nothing_hidden = Withheld::new(HashMap::new(), fingerprint);
         let search_tool = entries.iter().take(own).position(|e| *e.registered() == TOOL_SEARCH);
         let entries: Arc<[_]> = entries.into();
         let search = Arc::new(LazyIndex::new(Arc::clone(&entries)));
@@ -125,13 +125,24 @@ impl ToolSet {
 
     /// Returns what a policy hides. Each tool is asked about once for each revision of the policy;
     /// a policy without revisions is asked every time.
-    fn hidden_by(&self, policy: &dyn Policy, scope: &Scope) -> Arc<Withheld> {
-        let current = || caught(|| policy.hides_revision()).ok().flatten();
-        let revision = current();
-        if revision == Some(HidesRevision::NOTHING) {
-            let nothing = || Arc::new(self.without(HashMap::new()));
-            return Arc::clone(self.nothing_hidden.get_or_init(nothing));
+    ///
+    /// `None` if it hides nothing.
+    #[inline(always)]
+    fn hidden_by(&self, policy: &dyn Policy, scope: &Scope) -> Option<Arc<Withheld>> {
+        match caught(|| policy.hides_revision()).ok().flatten() {
+            Some(HidesRevision::NOTHING) => None,
+            revision => Some(self.hidden_at(revision, policy, scope)),
         }
+    }
+
+    /// Returns what a policy of this revision hides.
+    #[inline(never)]
+    fn hidden_at(
+        &self,
+        revision: Option<HidesRevision>,
+        policy: &dyn Policy,
+        scope: &Scope,
+    ) -> Arc<Withheld> {
         if let Some(revision) = revision {
             let hidden = lock(&self.hidden);
             if let Some((_, known)) = hidden.iter().find(|(own, _)| *own == revision) {
@@ -153,7 +164,7 @@ impl ToolSet {
         // If the rules were reloaded meanwhile, the answers may be a mixture.
         if let Some(revision) = revision
             && !has_panicked
-            && current() == Some(revision)
+            && caught(|| policy.hides_revision()).ok().flatten() == Some(revision)
         {
             let mut hidden = lock(&self.hidden);
             if hidden.len() >= MAX_HIDDEN_SETS {
@@ -267,7 +278,8 @@ impl ToolSet {
 #[derive(Debug)]
 pub struct ToolSnapshot {
     tool_set: Arc<ToolSet>,
-    withheld: Arc<Withheld>,
+    /// What is not offered; `None` if all tools of the set are.
+    hidden: Option<Arc<Withheld>>,
     problems: Vec<String>,
     /// The tools whose definitions are left out of requests, before any was loaded.
     deferred: Option<Arc<DeferredSet>>,
@@ -307,14 +319,15 @@ impl ToolSnapshot {
         interactive: bool,
         problems: Vec<String>,
     ) -> Self {
-        let mut withheld = tool_set.hidden_by(policy, scope);
+        let mut hidden = tool_set.hidden_by(policy, scope);
         let why = |at: &usize| {
             let entry = tool_set.entries.get(*at)?;
             Some((*at, unavailable(entry, scope, interactive)?))
         };
         let unavailable: Vec<_> = tool_set.conditional.iter().filter_map(why).collect();
         if !unavailable.is_empty() {
-            withheld = withheld.and(Further::Unavailable(unavailable), |further, mut reasons| {
+            let before = hidden.as_deref().unwrap_or(&tool_set.nothing_hidden);
+            hidden = Some(before.and(Further::Unavailable(unavailable), |further, mut reasons| {
                 if let Further::Unavailable(list) = further {
                     let named = |(at, why): &(usize, HiddenReason)| {
                         Some((tool_set.entries.get(*at)?.name().clone(), why.clone()))
@@ -322,10 +335,10 @@ impl ToolSnapshot {
                     reasons.extend(list.iter().filter_map(named));
                 }
                 tool_set.without(reasons)
-            });
+            }));
         }
         let (deferred, loaded, budget) = (None, None, None);
-        Self { tool_set, withheld, problems, deferred, loaded, budget, asked: Mutex::default() }
+        Self { tool_set, hidden, problems, deferred, loaded, budget, asked: Mutex::default() }
     }
 
     /// Defers tools: those that say so, and above a budget of tokens those with `Auto` exposure.
@@ -335,10 +348,15 @@ impl ToolSnapshot {
         budget: Option<u64>,
         loaded: impl FnOnce() -> Arc<Vec<ToolName>>,
     ) -> Self {
-        self.deferred = self.tool_set.deferred(&self.withheld, budget);
+        self.deferred = self.tool_set.deferred(self.hidden(), budget);
         self.budget = budget;
         self.loaded = self.deferred.is_some().then(loaded);
         self
+    }
+
+    /// Returns what is not offered.
+    fn hidden(&self) -> &Withheld {
+        self.hidden.as_deref().unwrap_or(&self.tool_set.nothing_hidden)
     }
 
     fn loaded_names(&self) -> &[ToolName] {
@@ -348,32 +366,32 @@ impl ToolSnapshot {
     /// Withholds every tool that is not among these names.
     pub(crate) fn keep_only(&mut self, names: &[String]) {
         let selected = Further::NotSelected(names.to_vec());
-        self.withheld = self.withheld.and(selected, |_, mut reasons| {
+        self.hidden = Some(self.hidden().and(selected, |_, mut reasons| {
             let names: HashSet<&str> = names.iter().map(String::as_str).collect();
             let others = self.tool_set.entries().iter().map(|entry| entry.name());
             for name in others.filter(|name| !names.contains(name.as_str())) {
                 reasons.entry(name.clone()).or_insert(HiddenReason::NotSelected);
             }
             self.tool_set.without(reasons)
-        });
-        self.deferred = self.tool_set.deferred(&self.withheld, self.budget);
+        }));
+        self.deferred = self.tool_set.deferred(self.hidden(), self.budget);
     }
 
     /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.tool_set.entries().iter().filter(|e| !self.withheld.reasons.contains_key(e.name()))
+        self.tool_set.entries().iter().filter(|e| !self.hidden().reasons.contains_key(e.name()))
     }
 
     /// Iterates over the same with the position of each in the tool set.
     pub(super) fn entries_at(&self) -> impl Iterator<Item = (usize, &Arc<RegisteredTool>)> {
         let all = self.tool_set.entries().iter().enumerate();
-        all.filter(|(_, e)| !self.withheld.reasons.contains_key(e.name()))
+        all.filter(|(_, e)| !self.hidden().reasons.contains_key(e.name()))
     }
 
     /// Returns an offered tool by its name or, for own tools, an alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        self.named(name).filter(|entry| !self.withheld.reasons.contains_key(entry.name()))
+        self.named(name).filter(|entry| !self.hidden().reasons.contains_key(entry.name()))
     }
 
     fn named(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
@@ -386,7 +404,7 @@ impl ToolSnapshot {
         self.tool_set
             .entries()
             .iter()
-            .filter_map(|e| self.withheld.reasons.get(e.name()).map(|why| (e.name(), why)))
+            .filter_map(|e| self.hidden().reasons.get(e.name()).map(|why| (e.name(), why)))
     }
 
     /// Returns the problems that occurred while the tools were collected; the other tools are
@@ -399,7 +417,7 @@ impl ToolSnapshot {
     /// Returns a hash that is equal for equal sets of offered tools, and only for those.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        self.withheld.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.hidden().fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Returns whether a tool is offered but its definition is left out of requests, because it is
@@ -424,7 +442,7 @@ impl ToolSnapshot {
     }
 
     pub(super) fn raw_fingerprint(&self) -> &[u8; 32] {
-        &self.withheld.fingerprint
+        &self.hidden().fingerprint
     }
 
     pub(super) fn remember(&self, export: Arc<ToolExport>) {
@@ -445,7 +463,7 @@ impl ToolSnapshot {
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
         match self.named(name) {
-            Some(entry) => match self.withheld.reasons.get(entry.name()) {
+            Some(entry) => match self.hidden().reasons.get(entry.name()) {
                 Some(why) => Found::Withheld(why),
                 None => Found::Entry(entry),
             },
@@ -469,7 +487,7 @@ impl ToolSnapshot {
             .near
             .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
         let is_offered = |at: usize| {
-            entries.get(at).is_some_and(|e| !self.withheld.reasons.contains_key(e.name()))
+            entries.get(at).is_some_and(|e| !self.hidden().reasons.contains_key(e.name()))
         };
         let found = index.nearest(name, is_offered);
         suggestions.insert(name.into(), found);

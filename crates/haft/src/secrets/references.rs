@@ -16,6 +16,7 @@ use haft_sanitize::MAX_JSON_DEPTH;
 use serde_json::Value;
 
 use super::RuntimeRedactor;
+use crate::frozen_arguments::FrozenArguments;
 
 const SCHEME: &str = "secret://";
 
@@ -39,12 +40,13 @@ pub(crate) struct SecretUser<'a> {
 pub(crate) fn resolve(
     redactor: &RuntimeRedactor,
     tool: SecretUser<'_>,
-    json: &Arc<Value>,
+    arguments: &FrozenArguments,
 ) -> Result<Option<Args>, Failure> {
     // Without secrets a reference is plain text, unless the tool declares that it uses secrets.
     if redactor.secrets().is_empty() && !may_use_secrets(tool.spec) {
         return Ok(None);
     }
+    let json = arguments.json();
     if !refers(json, MAX_JSON_DEPTH) {
         return Ok(None);
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use haft_core::{Args, CallProfile, Failure, FailureCode, ToolContext};
-use haft_schema::Schema;
+use haft_schema::{ScalarObject, Schema};
 use serde_json::Value;
 
 use crate::{host_code::caught, registry::RegisteredTool};
@@ -34,6 +34,28 @@ pub(super) fn decoded(
         (Err(_), Some(args)) => Ok((args, Some(Box::new(CallProfile::strictest())))),
         (_, None) => Err(undecodable()),
     }
+}
+
+/// Does the same for arguments that are all scalars, from the text and without a JSON tree. `None`
+/// if they are something else or invalid, or if the author's code panics: then they are parsed.
+#[inline(always)]
+pub(super) fn decoded_scalars(
+    entry: &RegisteredTool,
+    text: &str,
+    cx: &ToolContext,
+) -> Option<(Args, Option<Box<CallProfile>>)> {
+    let mut object = ScalarObject::default();
+    if !object.read(text) || !entry.input().is_valid_object(&object) {
+        return None;
+    }
+    let body = entry.body();
+    let decoded = caught(|| {
+        let args = body.decode_scalars(&mut object.into_members())?;
+        let profile = body.profiles().then(|| body.profile(entry.declared().clone(), &args, cx));
+        Some((args, profile))
+    });
+    let (args, profile) = decoded.ok()??;
+    Some((args, profile.map(|profile| Box::new(profile.normalized()))))
 }
 
 #[cold]

@@ -10,6 +10,7 @@ mod kit;
 mod turns;
 mod artifacts;
 mod validation;
+mod scalar_arguments;
 mod explanations;
 mod authorization;
 mod confinement;

@@ -48,17 +48,16 @@ pub(super) fn delay(
 /// Makes a fresh instance of the arguments. They were decoded before, so this fails only where the
 /// author's own code does not answer twice alike.
 pub(super) fn decode(work: &Work<'_>) -> Result<Args, Failure> {
-    let json = work.permitted.validated().arguments();
-    if let Some(args) =
-        secrets::resolve(&work.turn.run.inner.redactor, work.entry.secret_user(), json)?
-    {
+    let arguments = work.permitted.validated().frozen_arguments();
+    let (redactor, tool) = (&work.turn.run.inner.redactor, work.entry.secret_user());
+    if let Some(args) = secrets::resolve(redactor, tool, arguments)? {
         return Ok(args);
     }
     let broken = |why: String| {
         Failure::new(FailureCode::BadArguments, "the arguments could not be decoded a second time")
             .with_source(why)
     };
-    match caught(|| work.entry.body().decode(json)) {
+    match caught(|| work.entry.body().decode(arguments.json())) {
         Ok(Ok(args)) => Ok(args),
         Ok(Err(failure)) => Err(broken(failure.to_string())),
         Err(panic) => Err(broken(panic)),
