@@ -39,7 +39,8 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     };
     let bash = stub_tools::find("Bash").filter(|bash| !is_stub && bash.called == tool);
     let has_bash = bash.is_some();
-    let runtime = runtime(setup, stub.into_iter().chain(bash), &past, args.unconfined)?;
+    let stubs = stub.into_iter().chain(bash);
+    let runtime = runtime(setup, setup.policy(), stubs, &past, args.unconfined)?;
     let is_parameter = |pair: &String| {
         stub_tools::BASH_PARAMETERS.iter().any(|parameter| pair.starts_with(parameter))
     };
@@ -118,6 +119,7 @@ fn stub_for(tool: &str, own: &ToolRegistry, setup: &Setup) -> Result<Option<Stub
 /// and not called.
 pub(crate) fn runtime(
     setup: &Setup,
+    policy: Arc<dyn Policy>,
     stubs: impl IntoIterator<Item = StubTool>,
     past: &SimulatedReads,
     is_unconfined: bool,
@@ -135,7 +137,7 @@ pub(crate) fn runtime(
     }
     let runtime = setup
         .runtime(Runtime::builder())
-        .policy(UnhiddenPolicy(setup.policy()))
+        .policy(UnhiddenPolicy(policy))
         .registry(registry.build()?);
     Ok(setup.hooks()?.add_to(runtime).build()?)
 }

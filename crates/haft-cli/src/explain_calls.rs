@@ -19,7 +19,9 @@ use haft::{
 use serde_json::{Value, json};
 
 use crate::{
-    args, builtin,
+    args,
+    batch_policy::BatchPolicy,
+    builtin,
     error::Problem,
     explain::{self, SimulatedReads},
     input::{Line, Lines},
@@ -62,9 +64,10 @@ pub(crate) fn run(args: &args::Explain, calls: &Path, setup: &Setup) -> Result<E
         lines.push(line);
     }
     let past = SimulatedReads::of(args);
-    let runtime = explain::runtime(setup, stubs.into_values(), &past, args.unconfined)?;
+    let policy: Arc<dyn Policy> = Arc::new(BatchPolicy::of(&setup.rules()));
+    let stubs = stubs.into_values();
+    let runtime = explain::runtime(setup, Arc::clone(&policy), stubs, &past, args.unconfined)?;
     let run = explain::run_builder(&runtime, args, setup)?;
-    let policy = setup.policy();
     let here = format!("{}/", setup.here().display());
     let (strictest, out) = session::block_on(async move {
         let run = run.start();

@@ -95,6 +95,7 @@ mod screen;
 mod layout;
 mod decisions;
 mod stub_tools;
+mod batch_policy;
 mod builtin;
 mod toolchains;
 mod git;

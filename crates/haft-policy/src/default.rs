@@ -6,9 +6,10 @@ use std::{
 };
 
 use haft_core::{
-    CallProfile, Capability, Decision, Effect, Effects, Operation, Permission, Scope, Verdict,
+    CallProfile, Capability, Decision, Effect, Effects, Operation, Permission, Scope, SharedStr,
+    Verdict,
 };
-use haft_shell::{CommandEffect, Kind};
+use haft_shell::{CommandEffect, Kind, SimpleCommand, Word};
 use serde_json::Value;
 
 use super::{
@@ -116,22 +117,52 @@ fn unconfined(call: &PolicyRequest<'_>, facts: &Facts<'_>, context: &PolicyConte
 }
 
 /// Asks for approval, unless a hook vouches for the call in place of a rule.
-pub(super) fn ask(call: &PolicyRequest<'_>, why: &'static str) -> Verdict {
+pub(super) fn ask(call: &PolicyRequest<'_>, why: impl Into<SharedStr>) -> Verdict {
     call.hook_allow.cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
 }
 
 /// Returns why a call that is declared read-only needs approval because of its arguments. A command
 /// that is limited to the files it declares counts as these files only.
-fn parts_ask(facts: &Facts<'_>, declares_reads: bool) -> Option<&'static str> {
+fn parts_ask(facts: &Facts<'_>, declares_reads: bool) -> Option<SharedStr> {
     facts.parts.iter().find_map(|part| match part {
-        Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
-            (!facts.is_inside(path)).then_some(OUTSIDE)
+        Part::Path { operation: Operation::Read, spelled, resolved: Ok(path) } => {
+            (!facts.is_inside(path)).then(|| outside(Some(facts), &spelled.to_string_lossy()))
         }
-        Part::Path { .. } => Some("it writes a file, or its path cannot be resolved"),
-        Part::Command(_) => (!declares_reads).then_some("it runs a command"),
-        Part::Unreadable(_) => Some("it runs a command"),
-        Part::Host(_) => Some("it reaches the network"),
+        Part::Path { spelled, resolved, .. } => {
+            let cause = cause(Some(facts), &spelled.to_string_lossy());
+            Some(match resolved {
+                Ok(_) => format!("{cause} writes a file").into(),
+                Err(why) => format!("{cause} names a path that cannot be resolved: {why}").into(),
+            })
+        }
+        Part::Command(_) if declares_reads => None,
+        Part::Command(_) => Some(format!("it runs {}", part.quoted()).into()),
+        Part::Unreadable(why) => Some(format!("its command cannot be parsed: {why}").into()),
+        Part::Host(Ok(host)) => Some(format!("it reaches `{host}`").into()),
+        Part::Host(Err(_)) => Some("it reaches the network".into()),
         Part::Call | Part::Reach(_) => None,
+    })
+}
+
+fn outside(facts: Option<&Facts<'_>>, path: &str) -> SharedStr {
+    format!("{} reads outside the workspace", cause(facts, path)).into()
+}
+
+/// Names the command that names a path. The model reads this, so the directories of the path are
+/// left out.
+fn cause(facts: Option<&Facts<'_>>, path: &str) -> String {
+    let mut parts = facts.into_iter().flat_map(|facts| &facts.parts);
+    let found = parts.find(|part| matches!(part, Part::Command(command) if names(command, path)));
+    found.map_or_else(|| "it".to_owned(), Part::quoted)
+}
+
+/// Returns whether a word or a redirection of a command is the end of a path.
+fn names(command: &SimpleCommand, path: &str) -> bool {
+    let targets = command.redirects.iter().map(|redirect| &redirect.target);
+    let mut texts = command.words.iter().skip(1).chain(targets).filter_map(Word::literal);
+    texts.any(|text| {
+        let end = text.trim_start_matches("./").trim_start_matches("../");
+        !end.is_empty() && path.ends_with(end)
     })
 }
 
@@ -149,21 +180,44 @@ fn by_default(
     }
 }
 
-const OUTSIDE: &str = "it reads outside the workspace";
+/// Names the command whose files are not known.
+fn reads_undeclared(facts: Option<&Facts<'_>>) -> SharedStr {
+    let unclear = facts.and_then(|facts| {
+        let harmless = facts.harmless().parts;
+        let mut parts = facts.parts.iter().enumerate().filter(|(at, _)| !harmless.has(*at));
+        parts.find_map(|(_, part)| matches!(part, Part::Command(_)).then(|| part.quoted()))
+    });
+    match unclear {
+        Some(command) => format!("the files that {command} reads are not known").into(),
+        None => "it reads files and does not declare which".into(),
+    }
+}
 
-/// Describes the known effects of commands that are not classified as read-only.
-fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
-    match facts.and_then(|facts| facts.effects_known) {
-        Some((Kind::Unparseable, _)) => "its command cannot be parsed",
-        Some((Kind::Destructive, _)) => "its command is known to be destructive",
-        Some((_, CommandEffect::Network)) => "its command is known to use the network",
-        Some((_, CommandEffect::Writes)) => "its command is known to write",
-        Some((_, CommandEffect::Unknown)) => "its command is unknown",
+/// Describes the known effects of commands that are not classified as read-only, and names the
+/// command that has them.
+fn effects_of_commands(facts: Option<&Facts<'_>>) -> SharedStr {
+    let Some(known) = facts.and_then(|facts| facts.effects_known.as_ref()) else {
+        return "it is not known to be read-only".into();
+    };
+    let unparseable =
+        facts.into_iter().flat_map(|facts| &facts.parts).find_map(|part| match part {
+            Part::Unreadable(why) => Some(why),
+            _ => None,
+        });
+    if let (Kind::Unparseable, Some(why)) = (known.kind, unparseable) {
+        return format!("its command cannot be parsed: {why}").into();
+    }
+    let cause = known.cause.as_deref().unwrap_or("its command");
+    match (known.kind, known.effect) {
+        (Kind::Unparseable, _) => "its command cannot be parsed".into(),
+        (Kind::Destructive, _) => format!("{cause} is known to be destructive").into(),
+        (_, CommandEffect::Network) => format!("{cause} is known to use the network").into(),
+        (_, CommandEffect::Writes) => format!("{cause} is known to write").into(),
+        (_, CommandEffect::Unknown) => format!("{cause} is not known to be read-only").into(),
         // The command line is read-only, but the tool does not trust the program.
-        Some((_, CommandEffect::ReadOnly)) => {
-            "its program may not be the one that its name suggests"
+        (_, CommandEffect::ReadOnly) => {
+            "its program may not be the one that its name suggests".into()
         }
-        None => "it is not known to be read-only",
     }
 }
 
@@ -171,7 +225,7 @@ fn must_ask(
     call: &PolicyRequest<'_>,
     context: &PolicyContext,
     facts: Option<&Facts<'_>>,
-) -> Option<&'static str> {
+) -> Option<SharedStr> {
     let is_path = |part: &Part| matches!(part, Part::Path { .. });
     let says_which = facts.is_some_and(|facts| facts.parts.iter().any(is_path));
     let profile = call.profile;
@@ -179,19 +233,19 @@ fn must_ask(
     if !profile.read_only {
         return Some(match spec.read_only {
             None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
-            None => "it is not declared read-only",
-            Some(_) => "it is not read-only",
+            None => "it is not declared read-only".into(),
+            Some(_) => "it is not read-only".into(),
         });
     }
     let Some(capabilities) = spec.capabilities else {
-        return Some("it does not declare its capabilities; `capabilities()` declares none");
+        return Some("it does not declare its capabilities; `capabilities()` declares none".into());
     };
     // The capabilities of the tool do not apply to a call that is limited to its declared files.
     if capabilities.has(Capability::Network) && !call.declares_reads() {
-        return Some("it reaches the network");
+        return Some("it reaches the network".into());
     }
     if capabilities.has(Capability::Secrets) {
-        return Some("it reads secrets");
+        return Some("it reads secrets".into());
     }
     let files = capabilities.has(Capability::Filesystem);
     match &profile.effects {
@@ -203,17 +257,16 @@ fn must_ask(
             };
             for effect in effects.iter() {
                 if effect.operation != Operation::Read {
-                    return Some("it has an effect other than reading");
+                    return Some("it has an effect other than reading".into());
                 }
-                if effect.target.as_deref().is_some_and(|target| !here.holds(target, files)) {
-                    return Some(OUTSIDE);
+                let target = effect.target.as_deref();
+                if let Some(target) = target.filter(|target| !here.holds(target, files)) {
+                    return Some(outside(facts, target));
                 }
             }
             None
         }
-        Effects::Undeclared if files && !says_which => {
-            Some("it reads files and does not declare which")
-        }
+        Effects::Undeclared if files && !says_which => Some(reads_undeclared(facts)),
         Effects::Undeclared => None,
     }
 }

@@ -7,6 +7,7 @@
 //! runtime, and the clock is an argument.
 
 mod budget;
+mod cached_resolver;
 mod condition;
 mod context;
 mod policy_trait;
@@ -38,6 +39,7 @@ pub use haft_core::{Decision, IntoVerdict, Verdict};
 
 pub use self::{
     budget::{Budget, BudgetKey},
+    cached_resolver::CachedPathResolver,
     context::{ArgumentKind, Mode, PolicyContext},
     default::{AllowAll, DefaultPolicy},
     explain::{CheckStep, Explanation, NearMiss, RuleRef},

@@ -22,6 +22,7 @@
 //! INVARIANT: every program that the text could start is among the commands, or a word is marked
 //! unknown.
 
+mod memo;
 mod script;
 mod parser;
 mod interpreters;
@@ -33,10 +34,11 @@ mod quote;
 
 pub use self::{
     classify::{
-        Classification, CommandEffect, EditedFiles, HarmlessReads, Kind, Part, classify, edits,
-        harmless_reads, reads,
+        Classification, CommandEffect, EditedFiles, HarmlessReads, Kind, Part, ReadGlob, classify,
+        edits, harmless_reads, reads,
     },
     code_source::{CodeSource, CodeSources, may_run_code},
+    grammar::{JqWords, jq_words},
     interpreters::Program,
     parser::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, parse},
     quote::quoted,

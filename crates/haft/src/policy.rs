@@ -6,18 +6,18 @@
 
 pub use haft_core::{Decision, IntoVerdict, Verdict};
 pub use haft_policy::{
-    AllowAll, ArgumentKind, Budget, BudgetKey, CallLimits, CheckStep, CommandTool, ConfigFile,
-    ConfigLayer, ConfigPath, DefaultPolicy, DirectoryId, Example, ExampleResult, Explanation,
-    FileFormat, FileNote, FileRules, Finding, FindingKind, FsPathResolver, Handler, HidesRevision,
-    HookScript, HookSpec, HostEntry, KeyReference, LexicalResolver, LoadOptions, McpServerTable,
-    Mode, ModelEndpoint, ModelPrice, ModelSettings, NameGlob, NearMiss, NetworkAccess,
-    NetworkEntryError, PathBase, PathGuard, PathResolver, Pattern, PatternError, PatternErrorKind,
-    Policy, PolicyConfig, PolicyContext, PolicyFingerprint, PolicyRequest, PolicyTool, Provenance,
-    RecordedDecision, ReloadableRules, Rule, RuleRef, RuleStore, RuleWrite, Rules, SandboxSettings,
-    SourceLocation, Storage, Subject, SuggestedRules, Suggestion, Taint, TaintTracker, Ternary,
-    ToolTraits, TrustEntry, TrustedDirs, UntrustedReason, config_paths, files_from,
-    managed_drop_ins, managed_settings_file, project_files, project_root, read_config_file,
-    read_regular_file,
+    AllowAll, ArgumentKind, Budget, BudgetKey, CachedPathResolver, CallLimits, CheckStep,
+    CommandTool, ConfigFile, ConfigLayer, ConfigPath, DefaultPolicy, DirectoryId, Example,
+    ExampleResult, Explanation, FileFormat, FileNote, FileRules, Finding, FindingKind,
+    FsPathResolver, Handler, HidesRevision, HookScript, HookSpec, HostEntry, KeyReference,
+    LexicalResolver, LoadOptions, McpServerTable, Mode, ModelEndpoint, ModelPrice, ModelSettings,
+    NameGlob, NearMiss, NetworkAccess, NetworkEntryError, PathBase, PathGuard, PathResolver,
+    Pattern, PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext,
+    PolicyFingerprint, PolicyRequest, PolicyTool, Provenance, RecordedDecision, ReloadableRules,
+    Rule, RuleRef, RuleStore, RuleWrite, Rules, SandboxSettings, SourceLocation, Storage, Subject,
+    SuggestedRules, Suggestion, Taint, TaintTracker, Ternary, ToolTraits, TrustEntry, TrustedDirs,
+    UntrustedReason, config_paths, files_from, managed_drop_ins, managed_settings_file,
+    project_files, project_root, read_config_file, read_regular_file,
 };
 
 pub use crate::guards::{

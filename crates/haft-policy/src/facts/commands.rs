@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use haft_core::Operation;
-use haft_shell::{Expanded, RedirectKind, SimpleCommand, Word};
+use haft_core::{Operation, text::shortened};
+use haft_shell::{Expanded, HarmlessReads, RedirectKind, SimpleCommand, Word};
 
 use super::{
-    Facts, MAX_MENTIONS, Part, Parts, expand,
+    Facts, KnownEffects, MAX_MENTIONS, Part, Parts, expand,
     launch::{Directories, Launch},
     named_files::{self, NamedFile},
 };
@@ -20,8 +20,29 @@ const ONE_OF_SEVERAL: &str = "it may run in another directory";
 const KNOWN_LATER: &str = "the file is known only when the shell runs";
 const PERHAPS_FEWER: &str = "which files its glob matches is known only when the shell runs";
 
+/// How much of a command is shown in a reason.
+const MAX_SHOWN_CHARS: usize = 80;
+
+/// Shows a command with the files that its redirections write; `None` if it starts nothing.
+fn shown(command: &SimpleCommand) -> Option<String> {
+    if command.is_bare() {
+        return None;
+    }
+    let mut text = command.to_string();
+    for redirect in &command.redirects {
+        let is_write = matches!(redirect.kind, RedirectKind::Write | RedirectKind::ReadWrite);
+        if is_write && !redirect.is_harmless() {
+            text += " > ";
+            text += redirect.target.literal().unwrap_or("…");
+        }
+    }
+    // The redactor treats `…` as the end of a text that was cut.
+    let text = text.replace('…', "<unknown>");
+    Some(format!("`{}`", shortened(&text, MAX_SHOWN_CHARS)))
+}
+
 /// One command text of a call.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CommandText {
     text: String,
     /// For each simple command its part, and the directories that it may start in; `None` if these
@@ -41,20 +62,22 @@ impl CommandText {
 #[derive(Debug, Default)]
 pub(crate) struct HarmlessParts {
     pub(crate) parts: Parts,
-    /// The files and directories that they read, with everything below.
-    pub(crate) read: Vec<PathBuf>,
-    /// The files and directories that they list.
-    pub(crate) listed: Vec<PathBuf>,
+    /// The files and directories that they read, with everything below; each with the part.
+    pub(crate) read: Vec<(usize, PathBuf)>,
+    /// The files and directories that they list; each with the part.
+    pub(crate) listed: Vec<(usize, PathBuf)>,
 }
 
 impl Facts<'_> {
     pub(super) fn add_command(&mut self, text: &str) {
+        let script = haft_shell::parse(text);
         if !self.read_only {
             let found = haft_shell::classify(text);
-            let (kind, known) = self.effects_known.unwrap_or((found.kind, found.known));
-            self.effects_known = Some((kind.max(found.kind), known.max(found.known)));
+            let commands = script.as_ref().map(|script| &*script.commands).unwrap_or_default();
+            let cause = found.cause.and_then(|at| commands.get(at)).and_then(shown);
+            self.add_effects_known(KnownEffects { kind: found.kind, effect: found.known, cause });
         }
-        let script = match haft_shell::parse(text) {
+        let script = match script {
             Ok(script) => script,
             Err(e) => return self.add(Part::Unreadable(e.why)),
         };
@@ -82,6 +105,21 @@ impl Facts<'_> {
             commands.push((at, here));
         }
         self.texts.push(CommandText { text: text.to_owned(), commands });
+    }
+
+    /// Keeps the strictest effects of all texts.
+    fn add_effects_known(&mut self, found: KnownEffects) {
+        self.effects_known = Some(match self.effects_known.take() {
+            Some(known) => {
+                let is_stricter = (found.kind, found.effect) > (known.kind, known.effect);
+                KnownEffects {
+                    kind: known.kind.max(found.kind),
+                    effect: known.effect.max(found.effect),
+                    cause: if is_stricter { found.cause } else { known.cause },
+                }
+            }
+            None => found,
+        });
     }
 
     /// Adds a part, and returns its index.
@@ -322,7 +360,7 @@ impl Facts<'_> {
             for ((at, directories), reads) in text.commands.iter().zip(&reads) {
                 let Some(at) = *at else { continue };
                 let directories = directories.as_deref().unwrap_or_default();
-                let paths = reads.as_ref().and_then(|r| self.inside_all(&r.paths, directories));
+                let paths = reads.as_ref().and_then(|reads| self.read_inside(reads, directories));
                 let (Some(reads), Some(paths)) = (reads, paths) else {
                     others = others.with(at);
                     continue;
@@ -334,7 +372,8 @@ impl Facts<'_> {
                     }
                 }
                 found.parts = found.parts.with(at);
-                if reads.only_names { &mut found.listed } else { &mut found.read }.extend(paths);
+                let into = if reads.only_names { &mut found.listed } else { &mut found.read };
+                into.extend(paths.into_iter().map(|path| (at, path)));
             }
         }
         for (at, part) in self.parts.iter().enumerate() {
@@ -342,7 +381,7 @@ impl Facts<'_> {
                 && self.is_inside(path)
             {
                 found.parts = found.parts.with(at);
-                found.read.push(path.clone());
+                found.read.push((at, path.clone()));
             }
         }
         found.parts = found.parts.without(others);
@@ -355,6 +394,29 @@ impl Facts<'_> {
             _ => None,
         };
         first.and_then(Word::literal) == Some("cd")
+    }
+
+    /// Returns what a harmless command reads, if all of it is in the workspace. A glob is what it
+    /// matches now.
+    fn read_inside(&self, reads: &HarmlessReads, directories: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        let mut found = self.inside_all(&reads.paths, directories)?;
+        for glob in &reads.globs {
+            // FAIL CLOSED: the directory is not known.
+            if directories.is_empty() {
+                return None;
+            }
+            for directory in directories {
+                let expanded = expand::expand(&glob.glob, directory, &*self.context.resolver);
+                let is_option = |name: &String| name.starts_with('-');
+                let names = match expanded {
+                    Some(expanded) if !expanded.names.iter().any(is_option) => expanded.names,
+                    // An option may name any other file there.
+                    _ => vec![glob.directory.clone()],
+                };
+                found.extend(self.inside_all(&names, std::slice::from_ref(directory))?);
+            }
+        }
+        Some(found)
     }
 
     /// Returns what paths resolve to from all directories, if all are in the workspace.

@@ -19,7 +19,7 @@ use crate::path_resolver::{PathResolver, normalize_lexically};
 const MAX_DIRECTORIES: usize = 8;
 
 /// A program that a command runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Launch {
     /// What names it: a path, the script of an interpreter, a module.
     pub(crate) program: Word,

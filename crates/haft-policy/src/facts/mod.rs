@@ -46,7 +46,7 @@ use super::{
 const MAX_MENTIONS: usize = 256;
 
 /// What is known about a call.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Facts<'a> {
     /// The names that rules can use for it.
     pub(crate) names: Names<'a>,
@@ -67,7 +67,7 @@ pub(crate) struct Facts<'a> {
     /// Whether the tool declares that these arguments delete or overwrite.
     pub(crate) is_known_destructive: bool,
     /// What is known about its commands, the strictest of each, unless the call is read-only.
-    pub(crate) effects_known: Option<(Kind, CommandEffect)>,
+    pub(crate) effects_known: Option<KnownEffects>,
     /// The run it belongs to, and its working directory.
     pub(crate) scope: &'a Scope,
     /// What the run has read.
@@ -109,11 +109,20 @@ pub(crate) struct Facts<'a> {
     root: OnceCell<Result<PathBuf, String>>,
 }
 
+/// What is known about commands that are not read-only.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownEffects {
+    pub(crate) kind: Kind,
+    pub(crate) effect: CommandEffect,
+    /// The command that has them, as shown to people.
+    pub(crate) cause: Option<String>,
+}
+
 /// The entries below a directory; `None` if they cannot be listed.
 type Listing = Option<Rc<[PathBuf]>>;
 
 /// Entries below some directories, with one limit on all of them together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct DirectoryListings {
     left: Cell<usize>,
     directories: RefCell<Vec<(PathBuf, Listing)>>,
@@ -398,17 +407,22 @@ impl<'a> Facts<'a> {
         self.beginnings.extend(below);
     }
 
-    /// Sets the mentions to these paths, as what a confined command can read.
-    pub(crate) fn show(&mut self, paths: &[PathBuf]) {
-        self.declares_reads = true;
-        self.beginnings.clear();
-        self.possible.clear();
+    /// Returns the same call with these paths as its mentions, as what a confined command can read.
+    pub(crate) fn showing(&self, paths: &[PathBuf]) -> Self {
         let part = |path: &PathBuf| Part::Path {
             operation: Operation::Read,
             spelled: path.clone(),
             resolved: self.context.resolver.resolve(path),
         };
-        self.mentions = paths.iter().map(|path| (0, part(path))).collect();
+        Self {
+            declares_reads: true,
+            beginnings: Vec::new(),
+            possible: Vec::new(),
+            mentions: paths.iter().map(|path| (0, part(path))).collect(),
+            // It has its own limit.
+            listings: DirectoryListings::default(),
+            ..self.clone()
+        }
     }
 
     /// Adds the targets of symlinks below these directories: a glob finds symlinks that the call

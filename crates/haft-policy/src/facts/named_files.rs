@@ -5,7 +5,7 @@
 //! does with its arguments; the sandbox is the boundary.
 
 use haft_core::Operation;
-use haft_shell::{SimpleCommand, Word, WordPiece, Wrappers};
+use haft_shell::{JqWords, SimpleCommand, Word, WordPiece, Wrappers, jq_words};
 
 /// Programs that read the files they are given.
 const READERS: &[&str] = &[
@@ -143,9 +143,9 @@ fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
     let writes = WRITERS.contains(&name) || edits;
     for operation in [(reads, Operation::Read), (writes, Operation::Write)] {
         let (true, operation) = operation else { continue };
-        let filter = if name == "jq" { jq_filter(&command.words) } else { None };
+        let known = if name == "jq" { jq_words(&command.words) } else { None };
         for (at, word) in command.words.iter().enumerate().skip(1) {
-            if Some(at) == filter {
+            if name == "jq" && !may_be_jq_file(at, word, known.as_ref()) {
                 continue;
             }
             found.extend(mention(word, operation));
@@ -153,42 +153,12 @@ fn look(command: &SimpleCommand, found: &mut Vec<NamedFile>) {
     }
 }
 
-/// Options of `jq` without a value, as letters and as words.
-const JQ_LETTERS: &str = "nrjasScCMeR";
-const JQ_SWITCHES: &[&str] = &[
-    "--null-input",
-    "--raw-output",
-    "--join-output",
-    "--ascii-output",
-    "--slurp",
-    "--sort-keys",
-    "--compact-output",
-    "--color-output",
-    "--monochrome-output",
-    "--exit-status",
-    "--raw-input",
-    "--tab",
-    "--stream",
-    "--seq",
-];
-
-/// Returns which word of a `jq` command is its filter, which is not a file: the first operand. With
-/// an option that may have another meaning, only `.` is known to be a filter.
-fn jq_filter(words: &[Word]) -> Option<usize> {
-    let mut at = 1;
-    loop {
-        let text = words.get(at)?.literal();
-        let is_letters = |text: &str| {
-            let letters = text.strip_prefix('-').unwrap_or_default();
-            !letters.is_empty() && letters.chars().all(|c| JQ_LETTERS.contains(c))
-        };
-        at += match text {
-            Some(text) if is_letters(text) || JQ_SWITCHES.contains(&text) => 1,
-            Some("--indent") => 2,
-            Some("--arg" | "--argjson" | "--slurpfile" | "--rawfile") => 3,
-            Some(text) if !text.starts_with('-') => return Some(at),
-            _ => return words.iter().position(|word| word.literal() == Some(".")),
-        };
+/// Returns whether a word of a `jq` command may be a file. If it is not clear which word is the
+/// filter, only `.` is known not to be one.
+fn may_be_jq_file(at: usize, word: &Word, known: Option<&JqWords>) -> bool {
+    match known {
+        Some(known) => known.files.contains(&at),
+        None => word.literal() != Some("."),
     }
 }
 

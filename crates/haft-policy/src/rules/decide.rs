@@ -9,6 +9,7 @@ use super::{
     Applied, Rules,
     cover::Cover,
     index::Index,
+    restricted_reads::{Harmless, may_read},
     taint_rules::{self, Concern},
 };
 use crate::{
@@ -136,8 +137,7 @@ impl Rules {
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
-                if self.names_restricted_link(facts) {
-                    let reason = "it names a hard link to a file that a rule restricts".to_owned();
+                if let Some(reason) = self.names_restricted_link(facts) {
                     notes.note("hard links", "ask", reason.clone(), None);
                     return built(Decision::Ask, reason, HARD_LINK);
                 }
@@ -185,10 +185,11 @@ impl Rules {
         let open = facts.all().without(cover.parts);
         let accepts_edits = self.context.mode == Mode::AcceptEdits;
         let harmless = if open.is_empty() || cover.first.is_none() && !accepts_edits {
-            Parts::NONE
+            Harmless::default()
         } else {
             self.harmless(facts, call, notes)
         };
+        let Harmless { parts: harmless, refused } = harmless;
         if open.without(harmless).is_empty()
             && let Some((at, applied)) = &cover.first
         {
@@ -220,19 +221,22 @@ impl Rules {
                 Verdict::allow("the tool declares `permission = \"none\"`")
             }
             Some(call) => match default::decide_without_rules(call, facts, &self.context) {
-                verdict if verdict.confined => return self.confined(call, verdict, notes),
-                verdict
-                    if verdict.decision == Decision::Allow
-                        && self.may_read_restricted_below(call) =>
-                {
-                    // A hard link to a restricted file is that file, so it is not left to the mask.
-                    if !self.may_read_restricted_link(call)
-                        && let Some(verdict) = default::masked(call)
-                    {
-                        return self.confined(call, verdict, notes);
+                verdict if verdict.confined => return self.confined(facts, call, verdict, notes),
+                verdict if verdict.decision == Decision::Allow => {
+                    match self.may_read_restricted_below(facts, call) {
+                        // A hard link to a restricted file is that file, so it is not left to the
+                        // mask.
+                        Some(why) => match default::masked(call) {
+                            Some(masked) if !self.may_read_restricted_link(facts) => {
+                                return self.confined(facts, call, masked, notes);
+                            }
+                            _ => {
+                                note_not_confined(call, notes);
+                                default::ask(call, why)
+                            }
+                        },
+                        None => verdict,
                     }
-                    note_not_confined(call, notes);
-                    default::ask(call, "it may read a file that a rule restricts")
                 }
                 verdict => {
                     if N::ENABLED && verdict.decision == Decision::Ask {
@@ -247,8 +251,16 @@ impl Rules {
         // A protected file is the better reason, because the request names it.
         let reason = match taint_rules::protected_write(facts, cover.by_name) {
             Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
-            _ => match super::network::request_reason(facts, cover.parts) {
-                Some(reason) if verdict.decision == Decision::Ask => reason.into(),
+            _ => match (super::network::request_reason(facts, cover.parts), refused) {
+                (Some(reason), _) if verdict.decision == Decision::Ask => reason.into(),
+                // Without this part the rules would cover the call.
+                (_, Some((parts, why)))
+                    if verdict.decision == Decision::Ask
+                        && cover.first.is_some()
+                        && open.without(parts).is_empty() =>
+                {
+                    why.into()
+                }
                 _ => verdict.reason,
             },
         };
@@ -259,12 +271,13 @@ impl Rules {
     /// Lets a call run confined, unless a confined run could read what a rule restricts.
     fn confined<N: CheckRecorder>(
         &self,
+        facts: &Facts<'_>,
         call: &PolicyRequest<'_>,
         verdict: Verdict,
         notes: &mut N,
     ) -> Ruling {
-        if self.confined_may_read_restricted(call) {
-            let ask = default::ask(call, "it may read a file that a rule restricts");
+        if self.confined_may_read_restricted(facts, call) {
+            let ask = default::ask(call, may_read(facts, facts.all().first_index()));
             notes.note("confinement", "not used", ask.reason.to_string(), None);
             return built(ask.decision, ask.reason, "the default");
         }

@@ -270,8 +270,16 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
 }
 
 impl Part {
+    /// Names it as the subject of a reason: the command, or the call.
+    pub(super) fn named(&self) -> String {
+        match self {
+            Self::Command(_) => self.quoted(),
+            _ => "it".to_owned(),
+        }
+    }
+
     /// Names it in a reason.
-    pub(super) fn quoted(&self) -> String {
+    pub(crate) fn quoted(&self) -> String {
         match self {
             // The redactor treats `…` as the end of a text that was cut.
             Self::Command(command) => {

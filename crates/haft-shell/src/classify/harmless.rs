@@ -7,8 +7,17 @@
 //! A redirection that writes does not count here: the file that it writes is judged as a write.
 //! FAIL CLOSED: if one command may change the meaning of another, none is harmless.
 
-use super::{Kind, flow, part, read_only::plain_name, read_paths, text_objection};
-use crate::{RedirectKind, SimpleCommand, Word, parser};
+use super::{
+    Kind, flow, part,
+    read_only::plain_name,
+    read_paths::{self, ReadGlob},
+    text_objection,
+};
+use crate::{
+    RedirectKind, SimpleCommand, Word,
+    memo::{Memo, memoized},
+    parser,
+};
 
 /// What a harmless command reads. Paths are as written: relative ones start in the directory of
 /// that command.
@@ -16,6 +25,8 @@ use crate::{RedirectKind, SimpleCommand, Word, parser};
 pub struct HarmlessReads {
     /// The files that it names; for a directory, everything below it may be read.
     pub paths: Vec<String>,
+    /// The globs among its words. What they match is read as well.
+    pub globs: Vec<ReadGlob>,
     /// It reads names and attributes of files, and none of their contents: `ls`, `find`, `cd`.
     pub only_names: bool,
 }
@@ -36,16 +47,26 @@ const LISTING: &str =
 /// };
 /// let found = paths("cargo test 2>&1 | grep -c ok > log; cat a b; cat $HOME/c");
 /// assert_eq!(found, [None, Some("".into()), Some("a b".into()), None]);
+/// let found = harmless_reads("cat a src/*.rs").remove(0).unwrap();
+/// assert_eq!((&*found.paths[0], &*found.globs[0].directory), ("a", "src"));
 /// let message = paths("git commit -m \"$(cat <<'E'\nfix\nE\n)\"");
 /// assert_eq!(message, [None, Some("".into())]);
 /// ```
 #[must_use]
 pub fn harmless_reads(text: &str) -> Vec<Option<HarmlessReads>> {
-    let Ok((script, notes)) = parser::read(text) else { return Vec::new() };
-    if text_objection(text, &notes, script.commands.len(), 0).is_some() {
+    thread_local! {
+        static HARMLESS: Memo<Vec<Option<HarmlessReads>>> = const { Memo::new() };
+    }
+    memoized(&HARMLESS, text, || find(text))
+}
+
+fn find(text: &str) -> Vec<Option<HarmlessReads>> {
+    let Ok(read) = parser::read(text) else { return Vec::new() };
+    let (script, notes) = &*read;
+    if text_objection(text, notes, script.commands.len(), 0).is_some() {
         return vec![None; script.commands.len()];
     }
-    let found = flow::of(&script, &notes, 0);
+    let found = flow::of(script, notes, 0);
     let each = script.commands.iter().zip(found).enumerate();
     each.map(|(at, (command, found))| {
         if notes.value_users.contains(&at) {
@@ -57,8 +78,8 @@ pub fn harmless_reads(text: &str) -> Vec<Option<HarmlessReads>> {
         if part(&command, found, 0, notes.deepest).kind != Kind::ReadOnly {
             return None;
         }
-        let paths = read_paths::of_command(&command, text)?;
-        Some(HarmlessReads { paths, only_names: only_names(&command) })
+        let (paths, globs) = read_paths::of_command(&command, text)?;
+        Some(HarmlessReads { paths, globs, only_names: only_names(&command) })
     })
     .collect()
 }

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use super::{Kind, destructive::fits, fetch};
+use super::{Kind, Part, destructive::fits, fetch};
 use crate::{
     Program, RedirectKind, Script, SimpleCommand, Word, Wrappers,
     interpreters::{self, Language},
@@ -265,12 +265,28 @@ const GIT_NETWORK: &[&str] = &[
     "svn",
 ];
 
-/// Returns the known effects of a script of this kind.
-pub(super) fn of(script: &Script, kind: Kind) -> CommandEffect {
+/// Returns the known effects of a script of this kind, and the part that has them.
+/// `has_objection`: the text as a whole is not read-only.
+pub(super) fn of(
+    script: &Script,
+    kind: Kind,
+    parts: &[Part],
+    has_objection: bool,
+) -> (CommandEffect, Option<usize>) {
     match kind {
-        Kind::ReadOnly => CommandEffect::ReadOnly,
-        Kind::Writes => script.commands.iter().map(command).max().unwrap_or(CommandEffect::Unknown),
-        Kind::Destructive | Kind::Unparseable => CommandEffect::Writes,
+        Kind::ReadOnly => (CommandEffect::ReadOnly, None),
+        Kind::Writes => {
+            let effects: Vec<CommandEffect> = script.commands.iter().map(command).collect();
+            let most = effects.iter().copied().max().unwrap_or(CommandEffect::Unknown);
+            let has_effect = |(part, effect): (&Part, &CommandEffect)| {
+                part.kind != Kind::ReadOnly && *effect == most
+            };
+            let cause = parts.iter().zip(&effects).position(has_effect);
+            (most, cause.filter(|_| most != CommandEffect::Unknown || !has_objection))
+        }
+        Kind::Destructive | Kind::Unparseable => {
+            (CommandEffect::Writes, parts.iter().position(|part| part.kind == kind))
+        }
     }
 }
 

@@ -29,12 +29,13 @@ pub use self::{
     edits::{EditedFiles, edits},
     harmless::{HarmlessReads, harmless_reads},
     known::CommandEffect,
-    read_paths::reads,
+    read_paths::{ReadGlob, reads},
 };
 
 use crate::{
     SimpleCommand, Word, WordPiece,
     grammar::is_script_variable,
+    memo::{Memo, memoized},
     parser::{self, Notes},
 };
 
@@ -69,6 +70,9 @@ pub struct Classification {
     pub parts: Vec<Part>,
     /// The reason for this kind.
     pub why: String,
+    /// The index of the part that has these effects; `None` if it is none of them, or if the text
+    /// is read-only.
+    pub cause: Option<usize>,
 }
 
 /// One simple command.
@@ -117,29 +121,37 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("git commit -m x").known, CommandEffect::Writes);
 /// assert_eq!(classify("git push").known, CommandEffect::Network);
 /// assert_eq!(classify("git status").known, CommandEffect::Unknown);
+///
+/// // The part that has the effect is named.
+/// assert_eq!(classify("cd src && cargo build && git push").cause, Some(2));
 /// ```
 #[must_use]
 pub fn classify(text: &str) -> Classification {
-    classified(text, 0)
+    thread_local! {
+        static CLASSIFIED: Memo<Classification> = const { Memo::new() };
+    }
+    memoized(&CLASSIFIED, text, || classified(text, 0))
 }
 
 /// Classifies a nested text; `level` is the nesting depth.
 fn classified(text: &str, level: usize) -> Classification {
-    let (script, notes) = match parser::read(text) {
+    let read = match parser::read(text) {
         Ok(read) => read,
         Err(error) => {
             let (kind, known) = (Kind::Unparseable, CommandEffect::Writes);
-            return Classification { kind, known, parts: Vec::new(), why: error.why };
+            return Classification { kind, known, parts: Vec::new(), why: error.why, cause: None };
         }
     };
-    let found = flow::of(&script, &notes, level);
+    let (script, notes) = &*read;
+    let found = flow::of(script, notes, level);
     let parts: Vec<Part> = script
         .commands
         .iter()
         .zip(found)
         .map(|(command, found)| part(command, found, level, level + notes.deepest))
         .collect();
-    let text_objection = text_objection(text, &notes, parts.len(), level);
+    let text_objection = text_objection(text, notes, parts.len(), level);
+    let has_objection = text_objection.is_some();
     let worst = parts.iter().rev().max_by_key(|part| part.kind);
     let (kind, why) = match (worst, text_objection) {
         (None, None) => (Kind::ReadOnly, "it starts nothing".to_owned()),
@@ -151,8 +163,12 @@ fn classified(text: &str, level: usize) -> Classification {
         (Some(part), None) => (part.kind, part.why.clone()),
     };
     // A nested text is one of the views of the outer command.
-    let known = if level == 0 { known::of(&script, kind) } else { CommandEffect::Unknown };
-    Classification { kind, known, parts, why }
+    let (known, cause) = if level == 0 {
+        known::of(script, kind, &parts, has_objection)
+    } else {
+        (CommandEffect::Unknown, None)
+    };
+    Classification { kind, known, parts, why, cause }
 }
 
 /// Returns objections to a text as a whole.

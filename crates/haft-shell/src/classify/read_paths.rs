@@ -16,17 +16,27 @@ use crate::{
         Kind, classify,
         read_only::plain_name,
         read_tables::{
-            APPENDS_SUFFIX, DEFAULT_TO_CURRENT_DIRECTORY, EXPRESSIONS, FILES, JQ_SWITCHES,
-            NO_FILE_VALUES, NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
+            APPENDS_SUFFIX, DEFAULT_TO_CURRENT_DIRECTORY, EXPRESSIONS, FILES, NO_FILE_VALUES,
+            NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
         },
     },
-    grammar::{Given, tables},
+    grammar::{Given, jq_words, tables},
+    memo::{Memo, memoized},
     parser,
     wrappers::{self, Inner},
 };
 
 /// Maximum depth of wrappers.
 const MAX_WRAPPERS: usize = 4;
+
+/// A glob that names the files that a command reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadGlob {
+    /// The glob, in which `\` escapes a character.
+    pub glob: String,
+    /// The directory that contains everything that it matches.
+    pub directory: String,
+}
 
 /// Returns the files and directories that a command reads, if it is read-only and names them all.
 ///
@@ -44,20 +54,23 @@ const MAX_WRAPPERS: usize = 4;
 /// ```
 #[must_use]
 pub fn reads(text: &str) -> Option<Vec<String>> {
-    if classify(text).kind != Kind::ReadOnly {
-        return None;
+    thread_local! {
+        static READS: Memo<Option<Vec<String>>> = const { Memo::new() };
     }
-    named(text, 0)
+    let find = || if classify(text).kind == Kind::ReadOnly { named(text, 0) } else { None };
+    memoized(&READS, text, find)
 }
 
 fn named(text: &str, level: usize) -> Option<Vec<String>> {
-    let (script, notes) = parser::read(text).ok()?;
+    let read = parser::read(text).ok()?;
+    let (script, notes) = &*read;
     // A variable may hold a secret as well as a name.
     if notes.values {
         return None;
     }
     let mut names = Names {
         paths: Vec::new(),
+        globs: None,
         changed_directory: None,
         // Without these characters, an unknown part is a glob.
         only_globs: !text.contains(['$', '`', '~', '{', '(']),
@@ -71,11 +84,15 @@ fn named(text: &str, level: usize) -> Option<Vec<String>> {
     names.finish()
 }
 
-/// Returns the files that one read-only command reads, relative to its own directory; for `cd`, the
-/// directory. `text` is the whole text.
-pub(super) fn of_command(command: &SimpleCommand, text: &str) -> Option<Vec<String>> {
+/// Returns the files and globs that one read-only command reads, relative to its own directory; for
+/// `cd`, the directory. `text` is the whole text.
+pub(super) fn of_command(
+    command: &SimpleCommand,
+    text: &str,
+) -> Option<(Vec<String>, Vec<ReadGlob>)> {
     let mut names = Names {
         paths: Vec::new(),
+        globs: Some(Vec::new()),
         changed_directory: None,
         only_globs: false,
         has_globs: has_globs(text),
@@ -84,7 +101,7 @@ pub(super) fn of_command(command: &SimpleCommand, text: &str) -> Option<Vec<Stri
     command.redirects.iter().try_for_each(|redirect| names.redirect(redirect))?;
     names.command(command)?;
     names.paths.extend(names.changed_directory);
-    Some(names.paths)
+    Some((names.paths, names.globs.unwrap_or_default()))
 }
 
 fn has_globs(text: &str) -> bool {
@@ -95,6 +112,8 @@ fn has_globs(text: &str) -> bool {
 /// The names found so far.
 struct Names {
     paths: Vec<String>,
+    /// The globs; `None` if their directories are added to the paths instead.
+    globs: Option<Vec<ReadGlob>>,
     /// The directory of a `cd`.
     changed_directory: Option<String>,
     only_globs: bool,
@@ -176,7 +195,7 @@ impl Names {
         }
     }
 
-    /// A glob, or the variable of a loop over one: adds its directory.
+    /// A glob, or the variable of a loop over one: adds it, or its directory.
     fn directory(&mut self, glob: &Expanded) -> Option<()> {
         if glob.is_in_home || glob.is_split || glob.glob.starts_with('-') {
             return None;
@@ -192,10 +211,17 @@ impl Names {
         }
         let has_glob = |step: &&str| step.contains(['*', '?', '[', '\\']);
         let fixed: Vec<&str> = steps.iter().copied().take_while(|s| !has_glob(s)).collect();
-        match &*fixed {
-            [] => self.text("."),
-            [""] => self.text("/"),
-            fixed => self.text(&fixed.join("/")),
+        let directory = match &*fixed {
+            [] => ".".to_owned(),
+            [""] => "/".to_owned(),
+            fixed => fixed.join("/"),
+        };
+        match &mut self.globs {
+            Some(globs) => {
+                globs.push(ReadGlob { glob: glob.glob.clone(), directory });
+                Some(())
+            }
+            None => self.text(&directory),
         }
     }
 
@@ -239,7 +265,7 @@ impl Names {
             // It is unknown which words are values, so the current directory counts too.
             name != "tree"
         } else {
-            self.given(name, &grammar.given(words).ok()?)?
+            self.given(name, words, &grammar.given(words).ok()?)?
         };
         if is_in(APPENDS_SUFFIX, name) {
             self.add_parent_directories();
@@ -269,7 +295,7 @@ impl Names {
     }
 
     /// Returns whether an operand is a file.
-    fn given(&mut self, name: &str, given: &Given<'_>) -> Option<bool> {
+    fn given(&mut self, name: &str, words: &[Word], given: &Given<'_>) -> Option<bool> {
         let none = |table: &[(&'static str, &'static str)]| {
             table.iter().find(|(names, _)| is_in(names, name)).map(|(_, options)| *options)
         };
@@ -290,24 +316,37 @@ impl Names {
         }
         let expression = none(&EXPRESSIONS)
             .is_some_and(|own| !given.options.iter().any(|(option, _)| is_in(own, option)));
-        if name == "jq" && given.operands.iter().any(|word| uses_modules_or_environment(word)) {
-            return None;
+        if name == "jq" {
+            return self.jq(words);
         }
         if expression && let Some(word) = given.operands.first() {
             self.expression(word)?;
         }
-        // `jq .` prints all, and `..` everything below: neither is a directory. `.env` is a file
-        // unless the first operand is certainly the filter.
-        let is_filter = |word: &&Word| matches!(word.literal(), Some("." | ".."));
-        let no_values = || given.options.iter().all(|(option, _)| is_in(JQ_SWITCHES, option));
-        let first = given.operands.first();
-        let filter = name == "jq"
-            && (first.is_some_and(is_filter)
-                || no_values() && first.is_some_and(|word| word.literal().is_some()));
-        let skipped = usize::from(expression || filter);
-        let files = given.operands.get(skipped..).unwrap_or_default();
+        let files = given.operands.get(usize::from(expression)..).unwrap_or_default();
         files.iter().try_for_each(|word| self.path(word))?;
         Some(!files.is_empty())
+    }
+
+    /// `jq`: the filter is not a file, but may include modules or print the environment. Returns
+    /// whether it reads files.
+    fn jq(&mut self, words: &[Word]) -> Option<bool> {
+        let Some(found) = jq_words(words) else {
+            // Which word is the filter is not clear: each may be, and each may be a file.
+            let words = words.get(1..).unwrap_or_default();
+            if words.iter().any(uses_modules_or_environment) {
+                return None;
+            }
+            let is_file = |word: &&Word| !word.literal().is_some_and(|text| text.starts_with('-'));
+            words.iter().filter(is_file).try_for_each(|word| self.path(word))?;
+            return Some(true);
+        };
+        let filter = found.filter.and_then(|at| words.get(at));
+        if filter.is_some_and(uses_modules_or_environment) {
+            return None;
+        }
+        let files = found.files.iter().filter_map(|at| words.get(*at));
+        files.clone().try_for_each(|word| self.path(word))?;
+        Some(files.count() > 0)
     }
 
     /// Checks words without a grammar: the text after an option letter may be a file too.
@@ -502,7 +541,11 @@ mod tests {
             ("sort -t/ -k2 a | uniq -c | head -3", "2 a"),
             ("jq .a x.json", "x.json"),
             ("jq -r .env x.json", "x.json"),
-            ("jq --arg a b .env x.json", ".env a b x.json"),
+            ("jq --arg a b .env x.json", "x.json"),
+            ("jq --arg env b .a x.json --rawfile n .env", ".env x.json"),
+            ("jq --slurpfile n .env . x.json", ".env x.json"),
+            ("jq --args .env a b", ""),
+            ("jq --indent 2 .env x.json", "x.json"),
             ("jq -c . .env", ".env"),
             ("cat < in.txt", "in.txt"),
             ("cat <<< words", ""),

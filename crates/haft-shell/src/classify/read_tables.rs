@@ -62,11 +62,6 @@ pub(super) const EXPRESSIONS: [(&str, &str); 4] = [
     ("fd fdfind", ""),
 ];
 
-/// Options of `jq` without a value. If a command has no other option, its first operand is the
-/// filter.
-pub(super) const JQ_SWITCHES: &str = "n r j a s S c C M e R null-input raw-output join-output ascii-output slurp \
-    sort-keys compact-output color-output monochrome-output exit-status raw-input tab stream seq unbuffered";
-
 /// Commands that append a suffix if the file does not exist, and the suffixes. Versions differ, so
 /// without a listed suffix the whole directory counts.
 pub(super) const APPENDS_SUFFIX: &str = "unzip zipinfo zcat gzcat bzcat xzcat lzcat zstdcat gzip gunzip bzip2 bunzip2 xz \

@@ -11,7 +11,9 @@ pub(crate) mod tables;
 mod special;
 mod sed;
 mod awk;
+mod jq;
 
+pub use self::jq::{JqWords, jq_words};
 pub(crate) use self::{sed::only_changes_text, special::is_script_variable};
 use crate::{SimpleCommand, Word, WordPiece};
 

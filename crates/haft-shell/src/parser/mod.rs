@@ -14,9 +14,14 @@ mod expand;
 mod test;
 mod finish;
 
+use std::rc::Rc;
+
 pub(crate) use self::reader::Notes;
 use self::reader::{Found, Reader};
-use crate::{Script, ShellParseError};
+use crate::{
+    Script, ShellParseError,
+    memo::{Memo, memoized},
+};
 
 /// Maximum length of a text in characters.
 pub const MAX_CHARACTERS: usize = 10_000;
@@ -36,15 +41,24 @@ pub const MAX_DEPTH: usize = 16;
 /// # Errors
 /// Fails if the text is not valid shell, too long, nested too deep, or has invisible characters.
 pub fn parse(text: &str) -> Result<Script, ShellParseError> {
-    read(text).map(|(script, _)| script)
+    read(text).map(|read| read.0.clone())
+}
+
+/// A parsed text, with notes that the command list does not show.
+type Parsed = Result<Rc<(Script, Notes)>, ShellParseError>;
+
+thread_local! {
+    static PARSED: Memo<Parsed> = const { Memo::new() };
 }
 
 /// Parses a command, and returns notes that the command list does not show.
-pub(crate) fn read(text: &str) -> Result<(Script, Notes), ShellParseError> {
-    invisible::check(text)?;
-    let mut found = Found::default();
-    Reader::new(text, &mut found).script()?;
-    finish::finish(found)
+pub(crate) fn read(text: &str) -> Parsed {
+    memoized(&PARSED, text, || {
+        invisible::check(text)?;
+        let mut found = Found::default();
+        Reader::new(text, &mut found).script()?;
+        finish::finish(found).map(Rc::new)
+    })
 }
 
 /// Refuses a text.

@@ -168,9 +168,8 @@ impl Body {
         self.declared.argv(arguments)?;
         let level = self.boundary.get(cx).await?.tier().level;
         self.network.at(level)?;
-        let start = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        let start = start.absolute();
-        masks::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
+        let cwd = self.declared.cwd.as_deref();
+        masks::find(&self.workspace, &self.settings, level, cwd, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {

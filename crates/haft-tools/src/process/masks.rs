@@ -73,16 +73,21 @@ impl Masks {
 }
 
 /// Finds denied paths before authorization, so that the guard does not block, and sets how many a
-/// call would mask. Returns whether some may not be read.
+/// call that starts in `cwd` would mask. Returns whether some may not be read.
+///
+/// # Errors
+/// Fails if `cwd` is not a directory of the workspace.
 pub(super) async fn find(
-    workspace: &Workspace,
+    workspace: &Arc<Workspace>,
     settings: &Settings,
     level: Level,
-    start: PathBuf,
+    cwd: Option<&str>,
     cx: &ToolContext,
 ) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
+    let (workspace, cwd) = (Arc::clone(workspace), cwd.unwrap_or(".").to_owned());
     let find_denied = move |cx: &ToolContext| {
+        let start = super::find(&workspace, cx.working_directory(), &cwd)?.absolute();
         let found = cx.denied_paths(&roots);
         // FAIL CLOSED: an unknown path may be denied.
         let has_denied = found.as_ref().map_or(true, |denied| !denied.read.is_empty());
@@ -90,9 +95,9 @@ pub(super) async fn find(
         if let Ok(masks) = Masks::of(found, level, &start) {
             cx.set_masked_paths(masks.count());
         }
-        has_denied
+        Ok(has_denied)
     };
-    cx.spawn_blocking(find_denied).await
+    cx.spawn_blocking(find_denied).await?
 }
 
 /// Where denied paths are searched: in all writable roots. Toolchains are large; literal paths in

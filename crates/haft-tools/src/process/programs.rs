@@ -8,8 +8,13 @@
 //! INVARIANT: every directory kept in `PATH` is outside all writable roots, after following
 //! symlinks.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
 
+use haft_core::sync::lock;
 use haft_sandbox::{Access, Environment, Workspace};
 use haft_shell::{Word, Wrappers};
 
@@ -17,6 +22,8 @@ use super::confined::Settings;
 
 /// Default `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// Maximum number of programs that are remembered.
+const MAX_LOOKED_UP: usize = 10_000;
 /// A `PATH` without programs. An empty one would mean the working directory.
 const EMPTY_PATH: &str = "/nonexistent";
 
@@ -31,6 +38,8 @@ pub(super) struct Programs {
     inside: Vec<PathBuf>,
     /// Whether the host set `PATH`.
     is_set_by_host: bool,
+    /// The programs that were looked up, where nothing runs in the meantime.
+    looked_up: Option<Mutex<HashMap<String, bool>>>,
 }
 
 impl Programs {
@@ -47,6 +56,7 @@ impl Programs {
             outside: Vec::new(),
             inside: Vec::new(),
             is_set_by_host: environment.get("PATH").is_some(),
+            looked_up: settings.explains_only.then(Mutex::default),
         };
         for entry in environment.get("PATH").unwrap_or(DEFAULT_PATH).split(':') {
             let entry = PathBuf::from(entry);
@@ -95,6 +105,19 @@ impl Programs {
 
     /// Returns whether a program is outside the workspace, or does not exist.
     pub(super) fn has(&self, name: &str) -> bool {
+        let Some(looked_up) = &self.looked_up else { return self.look_up(name) };
+        let known = lock(looked_up).get(name).copied();
+        known.unwrap_or_else(|| {
+            let has = self.look_up(name);
+            let mut looked_up = lock(looked_up);
+            if looked_up.len() < MAX_LOOKED_UP {
+                looked_up.insert(name.to_owned(), has);
+            }
+            has
+        })
+    }
+
+    fn look_up(&self, name: &str) -> bool {
         if name.contains('/') {
             // A relative path starts in the workspace.
             return Path::new(name).is_absolute() && self.resolves_outside(Path::new(name));

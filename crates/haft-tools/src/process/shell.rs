@@ -405,9 +405,9 @@ impl Tool for Shell {
         }
         let sandbox = self.boundary.get(cx).await?;
         network.at(sandbox.tier().level)?;
-        let start = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?.absolute();
         let (level, whole) = (sandbox.tier().level, self.whole_profile(sandbox.tier().level));
-        let has_denied = masks::find(&self.workspace, &self.settings, level, start, cx).await?;
+        let cwd = args.cwd.as_deref();
+        let has_denied = masks::find(&self.workspace, &self.settings, level, cwd, cx).await?;
         cx.set_confinement(match command_line.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
             None if has_denied && confined::prints_history(&command_line.text) => {

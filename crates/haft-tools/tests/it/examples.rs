@@ -47,10 +47,10 @@ fn example_reads_edits_searches_and_runs_inside_the_workspace_only() {
       bread
       eggs
     shell({"command":"sort -o shop/list.txt shop/list.txt"})
-      asked: its command is known to write
+      asked: `sort -o shop/list.txt shop/list.txt` is known to write
       done; nothing was printed
     shell({"command":"cp shop/list.txt /etc/list.txt 2> /dev/null || echo it stays here"})
-      asked: its command is known to write
+      asked: `cp shop/list.txt /etc/list.txt` is known to write
       it stays here
     read_file({"file_path":"shop/list.txt"})
       1	bread

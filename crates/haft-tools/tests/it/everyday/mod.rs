@@ -184,6 +184,70 @@ async fn at_most_ten_of_a_hundred_everyday_commands_need_approval() {
     }
 }
 
+/// Returns whether a reason quotes a part of a command.
+fn names_a_part(reason: &str, command: &str) -> bool {
+    let quoted: Vec<&str> = reason.split('`').skip(1).step_by(2).collect();
+    let is_part = |text: &&str| text.split_whitespace().next().is_some_and(|w| command.contains(w));
+    quoted.iter().any(is_part)
+}
+
+#[tokio::test]
+async fn reason_of_every_question_names_a_part_of_the_command() {
+    let project = Project::new();
+    let permissions = [
+        json!({}),
+        json!({"deny": ["Read(./.env)"]}),
+        json!({"deny": ["Read(**/*.env)", "Bash(rm *)"], "ask": ["Read(./src/**)", "Bash(git *)"]}),
+    ];
+    let more =
+        ["cat /etc/hosts", "cd /tmp && cat x", "ls | sort > out.txt", "grep -r x .", "cat $F"];
+    let mut wrong = Vec::new();
+    for permissions in permissions {
+        let run = project.run_with(&permissions);
+        for command in commands().into_iter().chain(more) {
+            let verdict = explain(&run, command).await.verdict;
+            // A rule that certainly matches is the reason itself.
+            let is_rule = verdict.reason.starts_with("a rule requires approval");
+            if verdict.decision == Decision::Ask
+                && !is_rule
+                && !names_a_part(&verdict.reason, command)
+            {
+                wrong.push(format!("{command}\n    {verdict}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn glob_next_to_a_denied_file_is_what_it_matches() {
+    let project = Project::new();
+    let run = project.run_with(&json!({"deny": ["Read(./.env)", "Read(./src/lib.rs)"]}));
+    for (command, expected) in [
+        ("cat *.txt", Decision::Allow),
+        ("cat ./*.txt README.md", Decision::Allow),
+        ("for f in src/*.ts; do head -3 \"$f\"; done", Decision::Allow),
+        ("wc -l *.md tests/*.py", Decision::Allow),
+        ("cd src && cat *.ts", Decision::Allow),
+        ("grep -r text *.md crates/*", Decision::Allow),
+        ("cat .e*", Decision::Deny),
+        ("cat src/*", Decision::Deny),
+        ("cat *", Decision::Ask),
+        ("grep -r text .", Decision::Ask),
+    ] {
+        let verdict = explain(&run, command).await.verdict;
+        assert_eq!(verdict.decision, expected, "{command}: {verdict}");
+    }
+    // A name may be an option that reads another file.
+    fs::write(project.root.join("-f.env"), "x").unwrap();
+    let verdict = explain(&run, "grep x *.env *.txt").await.verdict;
+    assert_ne!(verdict.decision, Decision::Allow, "{verdict}");
+    let link = project.root.join("link.txt");
+    std::os::unix::fs::symlink(".env", &link).unwrap();
+    let verdict = explain(&run, "cat *.txt").await.verdict;
+    assert_ne!(verdict.decision, Decision::Allow, "{verdict}");
+}
+
 /// A tool of Claude Code, the tool of haft, and its arguments for one text.
 type Equivalent = (&'static str, &'static str, fn(&str) -> Value);
 
