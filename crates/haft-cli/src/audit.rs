@@ -1,4 +1,5 @@
-//! The audit file (`[audit] file`): one JSON line for every call, and `haft audit tail`.
+//! The audit file (`[audit] file`): one JSON line for every call and for every read of a resource
+//! or a prompt, and `haft audit tail`.
 //!
 //! Each line is one append, so several processes can use one file. Arguments are not in it, only
 //! their digest. FAIL CLOSED: a file that cannot be opened stops the command, and a call whose line
@@ -85,23 +86,70 @@ fn digest(arguments: &Value) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn open(path: &Path) -> Result<File, Problem> {
+    let cannot = |e: std::io::Error| {
+        Problem::new(format!("cannot write the audit file `{}`: {e}", path.display()))
+            .hint("`[audit] file` of `haft.toml` names it")
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(cannot)?;
+    }
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(cannot)
+}
+
+/// Appends one line. One write to a file that is opened for appending is not mixed with others.
+fn append(mut file: &File, line: &Value) -> std::io::Result<()> {
+    let mut line = line.to_string();
+    line.push('\n');
+    let written = file.write(line.as_bytes())?;
+    if written == line.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Adds reads of resources and prompts to the audit file, if one is configured.
+#[cfg(feature = "mcp")]
+pub(crate) fn add_reads(
+    server: haft_mcp::server::McpServerBuilder,
+    setup: &Setup,
+) -> Result<haft_mcp::server::McpServerBuilder, Problem> {
+    use haft_mcp::server::ContentKind;
+    let Some(path) = &setup.loaded.audit_file else { return Ok(server) };
+    let (file, session) = (open(path)?, setup.session().to_owned());
+    Ok(server.content_log(move |read| {
+        let time = read.at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let (method, key) = match read.kind {
+            ContentKind::Resource => ("resources/read", "uri"),
+            ContentKind::Prompt => ("prompts/get", "prompt"),
+        };
+        let mut line = json!({
+            "time_unix_ms": milliseconds(time),
+            "user": read.user,
+            "run": read.run,
+            "method": method,
+            "server": read.server,
+            "decision": if read.is_denied { "deny" } else { "allow" },
+            "outcome": read.outcome,
+            "bytes": read.bytes,
+            "duration_ms": milliseconds(read.elapsed),
+            "session": session,
+        });
+        line[key] = json!(read.name);
+        Ok(append(&file, &line)?)
+    }))
+}
+
 impl AuditJournal {
     fn open(path: &Path, setup: &Setup) -> Result<Self, Problem> {
-        let cannot = |e: std::io::Error| {
-            Problem::new(format!("cannot write the audit file `{}`: {e}", path.display()))
-                .hint("`[audit] file` of `haft.toml` names it")
-        };
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(cannot)?;
-        }
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path).map_err(cannot)?;
         Ok(Self {
             memory: MemoryJournal::new(MAX_RECORDS),
-            file,
+            file: open(path)?,
             digests: Arc::default(),
             session: setup.session().to_owned(),
         })
@@ -122,11 +170,7 @@ impl AuditJournal {
         if line["arguments_sha256"].is_null() {
             line["arguments_sha256"] = json!(noted);
         }
-        let mut line = line.to_string();
-        line.push('\n');
-        // One write to a file that is opened for appending is not mixed with others.
-        let written = (&self.file).write(line.as_bytes())?;
-        if written == line.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
+        append(&self.file, &line)
     }
 }
 
@@ -189,7 +233,7 @@ fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
     let contacted = tier.and_then(|tier| tier.get("hosts")?.as_array());
     hosts.extend(contacted.into_iter().flatten().cloned());
     json!({
-        "time_unix_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+        "time_unix_ms": milliseconds(time),
         "user": scope.user,
         "agent": record.agent_path.last(),
         "run": record.run.to_string(),
@@ -202,7 +246,7 @@ fn line(record: &ExecutionRecord, outcome: &CallOutcome<'_>) -> Value {
         "rule": rule.or_else(|| verdict.and_then(allowing_rule)),
         "approved_by": record.answered_by(),
         "outcome": failed.map_or_else(|| "ok".to_owned(), |code| code.to_string()),
-        "duration_ms": end.map(|end| u64::try_from(end.elapsed.as_millis()).unwrap_or(u64::MAX)),
+        "duration_ms": end.map(|end| milliseconds(end.elapsed)),
         "tier": tier.and_then(|tier| tier.get("level").cloned()),
         "hosts": hosts,
     })
@@ -228,6 +272,8 @@ pub(crate) fn run(args: &args::Audit, host: &HostEnv) -> Result<ExitCode, Proble
     for line in &last {
         let call: Value = serde_json::from_str(line).unwrap_or_default();
         let text = |key: &str| style::cell(call[key].as_str().unwrap_or("-"));
+        // A read of a resource or a prompt has no tool.
+        let name = ["tool", "uri", "prompt"].into_iter().find(|key| call[key].is_string());
         let (decision, outcome) = (text("decision"), text("outcome"));
         let colour = |word: &str| match word {
             "ok" | "allow" => GOOD,
@@ -237,7 +283,7 @@ pub(crate) fn run(args: &args::Audit, host: &HostEnv) -> Result<ExitCode, Proble
         table.row([
             (DIM, clock(&call["time_unix_ms"])),
             (DIM, text("user")),
-            (NAME, text("tool")),
+            (NAME, text(name.unwrap_or("tool"))),
             (colour(&decision), decision.clone()),
             (colour(&outcome), outcome.clone()),
             (DIM, format!("{} ms", call["duration_ms"])),

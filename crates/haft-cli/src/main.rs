@@ -36,6 +36,8 @@ mod skills;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "mcp")]
+mod mcp_credentials;
+#[cfg(feature = "mcp")]
 mod mcp_edit;
 #[cfg(feature = "mcp")]
 mod mcp_login;

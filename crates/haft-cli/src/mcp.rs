@@ -312,8 +312,8 @@ fn diff(setup: &Setup, name: Option<&str>, output: args::Output) -> Result<ExitC
 fn change_text(change: &PinChange) -> String {
     let shown = |text: &str| style::visible(text).replace('\n', "\\n");
     match change {
-        PinChange::Identity { before, after } => format!(
-            "  the server itself\n    {}\n    {}\n",
+        PinChange::Identity { part, before, after } => format!(
+            "  the server itself: its {part}\n    {}\n    {}\n",
             style::paint(BAD, format!("- {}", shown(before))),
             style::paint(GOOD, format!("+ {}", shown(after)))
         ),

@@ -5,7 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use haft::{Error, ErrorKind, policy::McpServerTable};
-use haft_mcp::config::{self, ConfigContext, ConfigFormat, FoundServer};
+use haft_mcp::{
+    client::{ServerConfig, ServerTransport},
+    config::{self, ConfigContext, ConfigFiles, ConfigFormat, FoundServer},
+};
 
 use crate::{error::Problem, mcp_inputs, setup::Setup};
 
@@ -85,6 +88,7 @@ pub(crate) fn read_user_file(
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::new(ErrorKind::BadConfig, "it is not UTF-8".to_owned()))?;
     let mut context = context(setup, setup.here());
+    context.files = ConfigFiles::All;
     context.inputs = mcp_inputs::of_file(path, &text, setup, asks);
     config::read(format, &text, &context)
 }
@@ -103,6 +107,7 @@ pub(crate) fn context(setup: &Setup, workspace: &Path) -> ConfigContext {
 fn unexpanded(text: &str) -> ConfigContext {
     let mut context = ConfigContext::default();
     context.workspace = "${workspaceFolder}".into();
+    context.files = ConfigFiles::NotRead;
     let inputs = config::inputs(text).into_iter();
     context.inputs = inputs.map(|input| (input.id.clone(), input.reference())).collect();
     context
@@ -111,8 +116,22 @@ fn unexpanded(text: &str) -> ConfigContext {
 /// A server as a person sees it: its name, and what is started or reached.
 fn server_line(name: &str, found: &FoundServer) -> String {
     match &found.config {
-        Ok(config) => format!("{name}: {}", config.transport.identity()),
+        Ok(config) => format!("{name}: {}{}", config.transport.identity(), more_of(config)),
         Err(why) => format!("{name}: not usable, {why}"),
+    }
+}
+
+/// What else a server brings: a file of variables, or a command that makes headers.
+fn more_of(config: &ServerConfig) -> String {
+    match &config.transport {
+        ServerTransport::Stdio(command) => match &command.env_file {
+            Some(file) => format!(", with the variables of {file:?}"),
+            None => String::new(),
+        },
+        ServerTransport::Http(endpoint) => match &endpoint.headers_helper {
+            Some(helper) => format!(", with headers of the command {:?}", helper.command),
+            None => String::new(),
+        },
     }
 }
 

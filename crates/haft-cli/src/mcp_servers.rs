@@ -11,12 +11,10 @@ use std::{
     time::Duration,
 };
 
-use haft::{secrets::Secret, tool::BoxError};
+use haft::tool::BoxError;
 use haft_mcp::{
-    client::{
-        ClientHost, Credentials, Lockfile, PinStore, PinnedServer, ServerConfig, ServerTransport,
-    },
-    config::{self, FoundServer},
+    client::{ClientHost, Lockfile, PinStore, PinnedServer, ServerConfig, ServerTransport},
+    config::{self, ConfigFiles, FoundServer},
 };
 
 pub(crate) use haft_mcp::client::RemoteServer;
@@ -24,6 +22,7 @@ pub(crate) use haft_mcp::client::RemoteServer;
 use crate::{
     error::Problem,
     location,
+    mcp_credentials::CredentialFiles,
     mcp_files::{self, context},
     mcp_inputs,
     session::Person,
@@ -110,10 +109,11 @@ pub(crate) fn find_with(setup: &Setup, asks: bool) -> Result<Vec<McpEntry>, Prob
     for table in &setup.loaded.mcp_servers {
         let is_from_project = table.layer.is_from_project();
         let workspace = if is_from_project { &table.directory } else { setup.here() };
-        let found = config::read_haft(&table.name, &table.table, &context(setup, workspace))
-            .map_err(|why| {
-                Problem::new(format!("{}: {}", location::at(&table.location, setup.here()), why))
-            })?;
+        let mut context = context(setup, workspace);
+        context.files = files_of_layer(is_from_project, workspace);
+        let found = config::read_haft(&table.name, &table.table, &context).map_err(|why| {
+            Problem::new(format!("{}: {}", location::at(&table.location, setup.here()), why))
+        })?;
         all.push(McpEntry {
             found,
             origin: location::at(&table.location, setup.here()),
@@ -125,6 +125,8 @@ pub(crate) fn find_with(setup: &Setup, asks: bool) -> Result<Vec<McpEntry>, Prob
     for (path, directory, text) in mcp_files::project_files(setup)? {
         let is_covered = setup.is_trusted && covers(&path, text.as_bytes());
         let mut context = context(setup, &directory);
+        context.files =
+            if is_covered { files_of_layer(true, &directory) } else { ConfigFiles::NotRead };
         context.inputs = mcp_inputs::of_file(&path, &text, setup, asks && is_covered);
         let servers = config::read(mcp_files::format_of(&path), &text, &context);
         let lock = Some(project_lock.clone());
@@ -141,6 +143,11 @@ pub(crate) fn find_with(setup: &Setup, asks: bool) -> Result<Vec<McpEntry>, Prob
         }
     }
     Ok(without_duplicates(all, setup))
+}
+
+/// Which files a configuration may name. One of a project names files of the project.
+fn files_of_layer(is_from_project: bool, directory: &Path) -> ConfigFiles {
+    if is_from_project { ConfigFiles::Below(directory.to_owned()) } else { ConfigFiles::All }
 }
 
 /// The servers of a file of another program. One that cannot be read must not stop haft: it is a
@@ -183,6 +190,8 @@ fn unwrap(config: &mut ServerConfig) {
     };
     let Some((program, args)) = rest.split_first().filter(|_| is_haft) else { return };
     let (program, args) = ((*program).to_owned(), args.iter().map(ToString::to_string).collect());
+    let own = command.written.len().saturating_sub(rest.len());
+    command.written.drain(..own);
     (command.program, command.args) = (program, args);
     config.name = name.unwrap_or_else(|| config.name.clone());
 }
@@ -260,7 +269,7 @@ pub(crate) fn host_with(setup: &Setup, person: &Person) -> ClientHost {
 pub(crate) fn host(setup: &Setup) -> ClientHost {
     let mut host = ClientHost::default();
     if let Some(user) = setup.site.user() {
-        host.credentials = Some(Arc::new(CredentialFiles(user.join("mcp-logins"))));
+        host.credentials = Some(Arc::new(CredentialFiles::new(user.join("mcp-logins"))));
     }
     host
 }
@@ -340,42 +349,5 @@ impl PinStore for LockStore {
             lock.servers.entry(server.to_owned()).or_insert_with(|| pins.clone());
         })
         .map_err(|problem| problem.to_string().into())
-    }
-}
-
-/// Credentials of logins, one file for each server, readable by the user alone.
-#[derive(Debug)]
-struct CredentialFiles(PathBuf);
-
-impl CredentialFiles {
-    fn path(&self, server: &str) -> Result<PathBuf, BoxError> {
-        if haft_mcp::client::is_server_name(server) {
-            Ok(self.0.join(format!("{server}.json")))
-        } else {
-            Err("the name of the server cannot be a file name".into())
-        }
-    }
-}
-
-impl Credentials for CredentialFiles {
-    fn load(&self, server: &str) -> Result<Option<Secret>, BoxError> {
-        const MAX_BYTES: usize = 1 << 20;
-        let bytes = haft::policy::read_regular_file(&self.path(server)?, MAX_BYTES)?;
-        let text = bytes.map(String::from_utf8).transpose()?;
-        Ok(text.map(|text| Secret::from(text.as_str())))
-    }
-
-    fn save(&self, server: &str, credentials: Option<Secret>) -> Result<(), BoxError> {
-        let path = self.path(server)?;
-        match credentials {
-            Some(secret) => {
-                fs::create_dir_all(&self.0)?;
-                Ok(trust_file::replace(&path, secret.reveal())?)
-            }
-            None => match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
-                _ => Ok(()),
-            },
-        }
     }
 }

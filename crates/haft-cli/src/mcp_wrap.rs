@@ -11,8 +11,8 @@ use haft_mcp::{
 };
 
 use crate::{
-    args, audit, error::Problem, host_env::HostEnv, install_edit, mcp_servers, result, serve,
-    session, setup::Setup, waiting_calls::WaitingCalls,
+    args, audit, error::Problem, host_env::HostEnv, install_edit, mcp_files, mcp_servers, result,
+    serve, session, setup::Setup, waiting_calls::WaitingCalls,
 };
 
 pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &args::Wrap, setup: Setup, host: &HostEnv) -> Result<Exi
         .view(move |_| ToolView::all().strip_prefix(&prefix))
         .provider(Gateway::bare(server).policy(setup.policy()))
         .changes(changes);
+    let served = audit::add_reads(served, &setup)?;
     let served = waiting.into_iter().fold(served, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
         let ended = serve::serve(served, serve::Transport::Stdio, vec![upstream]).await;
@@ -56,6 +57,9 @@ fn server(
     let name = install_edit::server_name(args.name.as_deref().unwrap_or(stem));
     let mut command = StdioCommand::new(program).args(rest.iter().cloned());
     command.environment.extend(host.variables.clone());
+    // As the file of the client names it, so that both have the same pins.
+    let context = mcp_files::context(setup, setup.here());
+    command.written = args.command.iter().map(|word| context.portable(word)).collect();
     let changes = Changes::default();
     let mut client = ClientHost::default();
     client.forward_questions = true;

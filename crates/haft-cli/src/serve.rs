@@ -65,6 +65,7 @@ pub(crate) fn run(args: &args::Serve, setup: Setup, host: &HostEnv) -> Result<Ex
         .provider(Gateway::new(servers.clone()).policy(setup.policy()))
         .changes(changes)
         .run(move |run| run.working_directory(&here).budget(budget.clone()));
+    let server = audit::add_reads(server, &setup)?;
     let server = waiting.into_iter().fold(server, |server, calls| calls.keep(server)).build()?;
     session::block_on(async move {
         let served = serve(server, transport, servers).await;

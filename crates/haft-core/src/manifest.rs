@@ -50,6 +50,9 @@ pub struct Manifest {
     pub needs: Vec<&'static str>,
     /// The options that a function over the arguments decides per call.
     pub per_call: Vec<&'static str>,
+    /// What identifies the program behind it, if that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 impl Manifest {
@@ -91,6 +94,7 @@ impl Manifest {
             examples: spec.examples.clone(),
             needs: spec.needs.iter().map(|n| n.type_name).collect(),
             per_call: spec.per_call.clone(),
+            origin: spec.origin.clone(),
         }
     }
 }

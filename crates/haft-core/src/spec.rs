@@ -94,6 +94,9 @@ pub struct ToolSpec {
     pub needs: Vec<Dependency>,
     /// Options that a function over the arguments decides per call.
     pub per_call: Vec<&'static str>,
+    /// What identifies the program behind it, if that is another one. It belongs to the definition:
+    /// an approval counts only for this origin.
+    pub origin: Option<String>,
 }
 
 /// One value that a tool needs from the host.
@@ -182,6 +185,7 @@ impl ToolSpec {
             examples: Vec::new(),
             needs: Vec::new(),
             per_call: Vec::new(),
+            origin: None,
         }
     }
 

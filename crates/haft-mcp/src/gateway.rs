@@ -32,7 +32,9 @@ use serde_json::{Value, json};
 use crate::{
     client::{RemoteServer, admit_listed},
     resource_uri::{SCHEME, uri},
-    server::{CallPeer, ContentProvider, LogLevel, Offers, ProviderError, ProviderRequest},
+    server::{
+        CallPeer, ContentOrigin, ContentProvider, LogLevel, Offers, ProviderError, ProviderRequest,
+    },
 };
 
 /// Between the name of a server and that of a prompt.
@@ -103,6 +105,19 @@ impl Gateway {
 
     fn server(&self, name: &str) -> Option<&RemoteServer> {
         self.shown().find(|server| server.config().name == name)
+    }
+
+    /// The server that a prompt or a resource belongs to, whether or not it is denied.
+    fn owner(&self, request: &ProviderRequest) -> Option<&RemoteServer> {
+        if self.is_bare {
+            return self.servers.first();
+        }
+        let name = match request {
+            ProviderRequest::ReadResource { uri } => uri.strip_prefix(SCHEME)?.split_once('/')?.0,
+            ProviderRequest::GetPrompt { name, .. } => name.split_once(SEPARATOR)?.0,
+            _ => return None,
+        };
+        self.servers.iter().find(|server| server.config().name == name)
     }
 
     fn name_of(&self, server: &RemoteServer, name: &str) -> String {
@@ -345,6 +360,16 @@ fn error(error: ServiceError) -> ProviderError {
 impl ContentProvider for Gateway {
     fn offers(&self) -> Offers {
         Offers::all()
+    }
+
+    fn origin(&self, request: &ProviderRequest) -> ContentOrigin {
+        match self.owner(request) {
+            Some(server) => ContentOrigin {
+                server: Some(server.config().name.clone()),
+                is_denied: self.is_denied(server),
+            },
+            None => ContentOrigin::default(),
+        }
     }
 
     fn handle<'a>(

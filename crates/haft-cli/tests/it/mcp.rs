@@ -119,6 +119,31 @@ fn a_changed_tool_is_withheld_shown_and_accepted() {
 }
 
 #[test]
+fn lock_file_counts_in_another_clone_and_has_no_value_of_a_variable() {
+    let file = json!({"mcpServers": {"notes": {"command": "sh",
+        "args": ["${workspaceFolder}/server.sh", "--key=${KEY}"]}}});
+    let script = server("Returns the note of a day.");
+    let files = [("server.sh", script.as_str()), (".mcp.json", &file.to_string())];
+    let clone = |name: &str| TempDir::trusted(name, &files);
+    let list = |dir: &TempDir| {
+        let ran = dir.command().args(["mcp", "list"]).env("KEY", "s3cret").output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let first = clone("mcp-clone-a");
+    assert!(list(&first).contains("1 tool,"), "{}", list(&first));
+    let lock = std::fs::read(first.work().join("haft.lock")).unwrap();
+    let lock = String::from_utf8(lock).unwrap();
+    assert!(!lock.contains("s3cret") && lock.contains("--key=${KEY}"), "{lock}");
+    let second = clone("mcp-clone-b");
+    second.put("haft.lock", &lock);
+    assert!(list(&second).contains("1 tool,"), "{}", list(&second));
+    second.put("server.sh", &format!("{script}# another program\n"));
+    assert!(list(&second).contains("1 withheld"), "{}", list(&second));
+    let diff = second.run(["mcp", "diff"]);
+    assert!(diff.out.contains("the server itself: its program"), "{diff:?}");
+}
+
+#[test]
 fn a_suspicious_tool_is_admitted_by_its_name_only() {
     let dir = TempDir::new(
         "mcp-review",

@@ -180,3 +180,45 @@ fn a_server_that_does_not_start_is_noted_by_the_gateway() {
         child.wait().unwrap();
     }
 }
+
+#[test]
+fn variables_of_a_file_reach_the_server_after_trust_and_only_from_the_project() {
+    let script = server("Returns the note of a day.");
+    let entry = |file: &str| {
+        json!({"command": "sh", "args": ["-c", "echo $KEY >key; exec sh server.sh"],
+               "envFile": file})
+    };
+    let servers = json!({"servers": {"s": entry("${workspaceFolder}/.env"),
+                                     "out": entry("../home/keys")}});
+    let files = [
+        (".vscode/mcp.json", servers.to_string()),
+        ("server.sh", script),
+        (".env", "# keys\nKEY='from the file'\n".to_owned()),
+    ];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let dir = TempDir::new("mcp-env-file", &files);
+    dir.put_in_sibling("home", "keys", "KEY=outside\n");
+    dir.run(["mcp", "list"]);
+    assert_eq!(key(&dir), "", "nothing is started without trust");
+    let trust = dir.run(["trust", "--yes"]);
+    assert!(trust.out.contains(".env"), "the file is shown: {trust:?}");
+    let list = dir.run(["mcp", "list"]);
+    assert!(list.out.contains("outside of the project"), "{list:?}");
+    assert_eq!(key(&dir), "from the file", "{list:?}");
+}
+
+#[test]
+fn command_that_makes_headers_runs_at_a_connection_after_trust() {
+    let helper = "touch ran; echo '{\"Authorization\": \"Bearer s3cret\"}'";
+    let entry = json!({"type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": helper});
+    let file = json!({"mcpServers": {"hub": entry}}).to_string();
+    let dir = TempDir::new("mcp-headers", &[(".mcp.json", &file)]);
+    dir.run(["mcp", "list"]);
+    let ran = dir.work().join("ran");
+    assert!(!ran.exists(), "not without trust");
+    let trust = dir.run(["trust", "--yes"]);
+    assert!(trust.out.contains("with headers of the command \"touch ran;"), "{trust:?}");
+    let list = dir.run(["mcp", "list"]);
+    assert!(ran.exists(), "{list:?}");
+    assert!(!list.out.contains("s3cret") && !list.err.contains("s3cret"), "{list:?}");
+}

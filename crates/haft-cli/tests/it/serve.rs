@@ -367,3 +367,30 @@ fn question_of_ask_user_survives_the_server_and_is_answered_once() {
     let refused = ask_new_server(&dir, spoof);
     assert_eq!(refused["result"]["isError"], true, "{refused}");
 }
+
+#[test]
+fn read_of_a_resource_is_in_the_audit_file() {
+    let dir = TempDir::trusted(
+        "serve-audit",
+        &[
+            ("server.sh", &crate::mcp::server("Returns the note of a day.")),
+            (
+                "haft.toml",
+                "[audit]\nfile = \"audit.jsonl\"\n\n[mcp.servers.notes]\n\
+                           command = \"sh\"\nargs = [\"server.sh\"]\n",
+            ),
+        ],
+    );
+    let mut served = Served::start(&dir, &["serve", "--stdio"]);
+    assert!(served.names().contains(&"notes__read_note".to_owned()));
+    let read = served.request("resources/read", json!({"uri": "haft://notes/note://today"}));
+    assert!(read["error"].is_object(), "this server has no resources: {read}");
+    served.end();
+    let text = std::fs::read(dir.work().join("audit.jsonl")).unwrap();
+    let line: Value = serde_json::from_slice(text.trim_ascii()).unwrap();
+    assert_eq!((&line["server"], &line["method"]), (&json!("notes"), &json!("resources/read")));
+    assert_eq!(line["uri"], "haft://notes/note://today");
+    assert_eq!((&line["decision"], &line["outcome"]), (&json!("allow"), &json!("error -32601")));
+    let tail = dir.run(["audit", "tail"]);
+    assert!(tail.out.contains("haft://notes/note://today"), "{tail:?}");
+}

@@ -11,7 +11,7 @@ use haft::{
 };
 use rmcp::{
     model::{
-        CallToolRequestParams, CallToolResult, ContentBlock, InputRequest, InputRequiredResult,
+        CallToolRequestParams, CallToolResult, ContentBlock, InputRequest, InputRequests,
         InputResponses, ServerResult, Tool,
     },
     service::ServiceError,
@@ -23,6 +23,7 @@ use super::{
     connect_error::challenge_of,
     connection::Connection,
     elicitation, forward,
+    identity::ServerIdentity,
     supervisor::{State, Supervisor},
 };
 use crate::{content, resource_uri, server::CallPeer};
@@ -37,6 +38,8 @@ const MAX_ROUNDS: usize = 10;
 /// A remote tool, as the body of a call sees it.
 pub(super) struct RemoteTool {
     pub(super) server: Arc<Supervisor>,
+    /// What the server was when the tool was offered.
+    pub(super) identity: Arc<ServerIdentity>,
     /// The server's own name of the tool.
     pub(super) name: String,
     /// The definition that was offered, and the list that it comes from.
@@ -54,14 +57,7 @@ impl RemoteTool {
         cx: &ToolContext,
     ) -> Result<Output, Failure> {
         let arguments: Map<String, Value> = arguments.as_object().cloned().unwrap_or_default();
-        let connection = tokio::select! {
-            biased;
-            () = cx.cancelled() => {
-                return Err(Failure::new(FailureCode::Cancelled, "cancelled before it was sent")
-                    .with_execution(Execution::NotStarted));
-            }
-            connection = self.ready() => connection?,
-        };
+        let mut connection = self.connected(cx).await?;
         self.check_definition()?;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let mut logins = 0;
@@ -76,7 +72,13 @@ impl RemoteTool {
                 Ok(ServerResult::CallToolResult(result)) => return self.output(result),
                 Ok(ServerResult::InputRequiredResult(result)) => {
                     params.request_state = result.request_state.clone();
-                    params.input_responses = self.answers(result, cx).await?;
+                    params.input_responses = match result.input_requests {
+                        Some(requests) => Some(self.answer_all(requests, cx).await?),
+                        None => None,
+                    };
+                }
+                Ok(ServerResult::CreateTaskResult(created)) => {
+                    return self.follow_task(&connection, created.task, cx).await;
                 }
                 Ok(_) => {
                     return Err(Failure::failed(format!(
@@ -88,17 +90,9 @@ impl RemoteTool {
                     // The server refused the request, so nothing has happened yet.
                     Some(challenge) if logins < MAX_LOGINS => {
                         logins += 1;
-                        self.login(&challenge, cx).await?;
+                        connection = self.login(&connection, &challenge, cx).await?;
                     }
-                    _ => {
-                        if let (ServiceError::McpError(error), Some(peer)) =
-                            (&error, self.client(cx))
-                        {
-                            let data = error.data.clone();
-                            return Err(peer.reject(error.code.0, error.message.to_string(), data));
-                        }
-                        return Err(self.failure(error));
-                    }
+                    _ => return Err(self.rejected(error, cx)),
                 },
             }
         }
@@ -108,19 +102,32 @@ impl RemoteTool {
         )))
     }
 
+    /// The connection, unless the call is cancelled before.
+    async fn connected(&self, cx: &ToolContext) -> Result<Arc<Connection>, Failure> {
+        tokio::select! {
+            biased;
+            () = cx.cancelled() => {
+                Err(Failure::new(FailureCode::Cancelled, "cancelled before it was sent")
+                    .with_execution(Execution::NotStarted))
+            }
+            connection = self.ready() => connection,
+        }
+    }
+
     /// FAIL CLOSED: what was approved is the definition that was offered. If the server has listed
     /// another one since, the call is not sent (rug pull, TOCTOU).
     fn check_definition(&self) -> Result<(), Failure> {
         let is_same =
             |now: &Arc<Vec<Tool>>| Arc::ptr_eq(now, &self.listed) || now.contains(&self.definition);
+        let is_same_server = self.server.identity() == self.identity;
         if self.server.config.pinning != Pinning::Pin
-            || self.server.definitions().as_ref().is_some_and(is_same)
+            || is_same_server && self.server.definitions().as_ref().is_some_and(is_same)
         {
             return Ok(());
         }
         Err(Failure::new(
             FailureCode::NotOffered,
-            "the server changed the definition of this tool after it was offered",
+            "the server changed the definition of this tool, or itself, after it was offered",
         )
         .with_next("continue without it"))
     }
@@ -158,7 +165,7 @@ impl RemoteTool {
             .with_source(why.to_owned())
     }
 
-    fn output(&self, result: CallToolResult) -> Result<Output, Failure> {
+    pub(super) fn output(&self, result: CallToolResult) -> Result<Output, Failure> {
         if result.is_error == Some(true) {
             return Err(Failure::failed(error_text(&result)));
         }
@@ -173,18 +180,28 @@ impl RemoteTool {
         })
     }
 
+    /// The failure of a call that its server refused. Behind a gateway, the client gets the error
+    /// itself.
+    pub(super) fn rejected(&self, error: ServiceError, cx: &ToolContext) -> Failure {
+        match (error, self.client(cx)) {
+            (ServiceError::McpError(error), Some(peer)) => {
+                peer.reject(error.code.0, error.message.to_string(), error.data)
+            }
+            (error, _) => self.failure(error),
+        }
+    }
+
     /// Answers the questions of a server, as far as a person can be asked.
-    async fn answers(
+    pub(super) async fn answer_all(
         &self,
-        result: InputRequiredResult,
+        requests: InputRequests,
         cx: &ToolContext,
-    ) -> Result<Option<InputResponses>, Failure> {
-        let Some(requests) = result.input_requests else { return Ok(None) };
+    ) -> Result<InputResponses, Failure> {
         if let Some(peer) = self.client(cx) {
             let name = &self.server.config.name;
             return tokio::select! {
                 () = cx.cancelled() => Err(self.cancelled()),
-                answers = forward::ask_all(&peer, name, requests) => answers.map(Some),
+                answers = forward::ask_all(&peer, name, requests) => answers,
             };
         }
         let mut answers = InputResponses::new();
@@ -214,16 +231,22 @@ impl RemoteTool {
             };
             answers.insert(key, answer.map_err(Failure::hidden)?);
         }
-        Ok(Some(answers))
+        Ok(answers)
     }
 
     /// The MCP client that questions and errors are passed on to.
-    fn client(&self, cx: &ToolContext) -> Option<CallPeer> {
+    pub(super) fn client(&self, cx: &ToolContext) -> Option<CallPeer> {
         if self.server.host.forward_questions { CallPeer::of(cx) } else { None }
     }
 
-    /// Logs in for more scopes or a new token.
-    async fn login(&self, challenge: &str, cx: &ToolContext) -> Result<(), Failure> {
+    /// Logs in for more scopes or a new token, or asks a command for new headers. Returns the
+    /// connection that has them.
+    async fn login(
+        &self,
+        old: &Arc<Connection>,
+        challenge: &str,
+        cx: &ToolContext,
+    ) -> Result<Arc<Connection>, Failure> {
         let refused = |why: String| {
             let name = &self.server.config.name;
             Failure::new(
@@ -232,14 +255,24 @@ impl RemoteTool {
             )
             .with_source(why)
         };
-        tokio::select! {
+        let renewed = async {
+            if self.server.renew(old).await {
+                return self.ready().await;
+            }
+            self.server.login(challenge).await.map_err(refused)?;
+            Ok(Arc::clone(old))
+        };
+        let connection = tokio::select! {
             () = cx.cancelled() => Err(Failure::new(FailureCode::Cancelled, "cancelled in a login")
                 .with_execution(Execution::NotStarted)),
-            done = self.server.login(challenge) => done.map_err(refused),
-        }
+            connection = renewed => connection,
+        }?;
+        // A new connection may be to another server.
+        self.check_definition()?;
+        Ok(connection)
     }
 
-    fn cancelled(&self) -> Failure {
+    pub(super) fn cancelled(&self) -> Failure {
         if self.reads_only {
             Failure::new(FailureCode::Cancelled, "cancelled; the server was asked to stop")
         } else {
@@ -252,7 +285,7 @@ impl RemoteTool {
             .with_next("check what it did before you call it again")
     }
 
-    fn failure(&self, error: ServiceError) -> Failure {
+    pub(super) fn failure(&self, error: ServiceError) -> Failure {
         let name = &self.server.config.name;
         match error {
             ServiceError::McpError(error) => Failure::failed(format!(

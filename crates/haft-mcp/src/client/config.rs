@@ -141,19 +141,29 @@ pub enum ServerTransport {
 }
 
 impl ServerTransport {
-    /// Returns what identifies the server: program and arguments, or the URL. It has no
-    /// environment and no header, because those may be secrets.
+    /// Returns what identifies the server: program and arguments, or the URL, as its file writes
+    /// them. It has no environment, no header and no value of a variable: those may be secrets.
     #[must_use]
     pub fn identity(&self) -> String {
         match self {
             Self::Stdio(command) => {
-                let words = std::iter::once(&command.program).chain(&command.args);
-                let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+                let words: Vec<String> = match command.written.as_slice() {
+                    [] => {
+                        std::iter::once(&command.program).chain(&command.args).map(quoted).collect()
+                    }
+                    written => written.iter().map(quoted).collect(),
+                };
                 format!("stdio {}", words.join(" "))
             }
-            Self::Http(endpoint) => format!("http {}", endpoint.url),
+            Self::Http(endpoint) => {
+                format!("http {}", endpoint.written.as_ref().unwrap_or(&endpoint.url))
+            }
         }
     }
+}
+
+fn quoted(word: &String) -> String {
+    format!("{word:?}")
 }
 
 /// A program that is a server. It is started without a shell.
@@ -165,10 +175,15 @@ pub struct StdioCommand {
     pub args: Vec<String>,
     /// Its whole environment. Nothing is inherited.
     pub environment: BTreeMap<String, String>,
+    /// The file that a part of its environment comes from, as it is written, for people.
+    pub env_file: Option<String>,
     /// Where it starts.
     pub directory: Option<PathBuf>,
     /// What it may access; `None` means everything that this program may.
     pub sandbox: Option<ServerSandbox>,
+    /// Program and arguments as a file writes them, with variables by name; empty if they are the
+    /// same. They identify the server on every machine.
+    pub written: Vec<String>,
 }
 
 /// What a confined server may access, besides the system's programs and libraries. It has an empty
@@ -236,12 +251,35 @@ pub struct HttpEndpoint {
     pub url: String,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
+    /// A command that makes more headers.
+    pub headers_helper: Option<HeadersHelper>,
     /// The bearer token of every request.
     pub token: Option<Secret>,
     /// Whether requests carry a token of an OAuth login, if there is one.
     pub oauth: Option<super::oauth::OAuthSettings>,
     /// Certificates of own authorities, as PEM.
     pub ca_roots: Vec<Vec<u8>>,
+    /// The URL as a file writes it, with variables by name; `None` if it is the same.
+    pub written: Option<String>,
+}
+
+/// A command that prints headers as a JSON object of texts. It runs at every connection, in a shell,
+/// and for at most ten seconds. Its headers replace configured ones.
+#[derive(Clone, Default)]
+pub struct HeadersHelper {
+    /// The command.
+    pub command: String,
+    /// Its whole environment. The name and the URL of the server are added.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts.
+    pub directory: Option<PathBuf>,
+}
+
+impl fmt::Debug for HeadersHelper {
+    /// Values of variables are left out: they may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeadersHelper").field("command", &self.command).finish_non_exhaustive()
+    }
 }
 
 impl HttpEndpoint {

@@ -101,6 +101,13 @@ pub(super) async fn connect(
             (handler.serve_with_lifecycle(transport, mode).await?, Some(process))
         }
         ServerTransport::Http(endpoint) => {
+            let merged = match &endpoint.headers_helper {
+                Some(helper) => {
+                    Some(helper.merged(&config.name, endpoint).await.map_err(ConnectError::new)?)
+                }
+                None => None,
+            };
+            let endpoint = merged.as_ref().unwrap_or(endpoint);
             let settings = http::transport_config(endpoint).map_err(ConnectError::new)?;
             let client = BoundedHttp(http::client(endpoint).map_err(ConnectError::new)?);
             let service = match &host.credentials {
@@ -199,6 +206,11 @@ impl OpenConnection {
 }
 
 impl Connection {
+    /// The name that the server gives itself.
+    pub(super) fn server_name(&self) -> Option<String> {
+        self.peer.peer_info()?.server_info.as_ref().map(|info| info.name.clone())
+    }
+
     /// Lists all tools of the server. A server without tools has an empty list.
     pub(super) async fn list_tools(&self) -> Result<Vec<Tool>, ConnectError> {
         let mut tools = Vec::new();

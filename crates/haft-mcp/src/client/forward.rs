@@ -10,7 +10,7 @@ use haft::Failure;
 use rmcp::{
     model::{
         ClientCapabilities, ClientRequest as SdkRequest, ErrorData, InputRequest, InputRequests,
-        InputResponses, RequestMetaObject, ServerResult,
+        InputResponses, RequestMetaObject, ServerResult, TASKS_EXTENSION_ID,
     },
     service::{PeerRequestOptions, ServiceError},
 };
@@ -34,7 +34,7 @@ pub(super) fn meta(peer: &CallPeer) -> RequestMetaObject {
     meta
 }
 
-/// What the client behind a call can do. Tasks end here: the gateway has its own.
+/// What the client behind a call can do. A task of a server is one of the gateway's own.
 fn capabilities(peer: &CallPeer) -> ClientCapabilities {
     let mut declared = json!({});
     let mut elicitation = json!({});
@@ -52,6 +52,9 @@ fn capabilities(peer: &CallPeer) -> ClientCapabilities {
         if peer.supports(kind) {
             declared[kind.capability()] = json!({});
         }
+    }
+    if peer.supports_tasks() {
+        declared["extensions"] = json!({TASKS_EXTENSION_ID: {}});
     }
     serde_json::from_value(declared).unwrap_or_default()
 }

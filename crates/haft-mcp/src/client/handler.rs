@@ -14,10 +14,10 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequest, CreateMessageRequestMethod,
         CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams,
-        ElicitResult, ElicitationCapability, FormElicitationCapability, Implementation,
-        InputRequest, ListRootsRequest, ListRootsResult, ProgressNotificationParam, ProgressToken,
-        ProtocolVersion, ResourceUpdatedNotificationParam, RootsCapabilities, SamplingCapability,
-        ServerNotification, UrlElicitationCapability,
+        ElicitResult, ElicitationCapability, ExtensionCapabilities, FormElicitationCapability,
+        Implementation, InputRequest, ListRootsRequest, ListRootsResult, ProgressNotificationParam,
+        ProgressToken, ProtocolVersion, ResourceUpdatedNotificationParam, RootsCapabilities,
+        SamplingCapability, ServerNotification, TASKS_EXTENSION_ID, UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -182,6 +182,11 @@ impl Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
+        if !self.forwards {
+            // A call waits for its task. Behind a gateway, the client says whether it can.
+            let tasks = (TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new());
+            capabilities.extensions = Some(ExtensionCapabilities::from_iter([tasks]));
+        }
         if self.forwards {
             capabilities.sampling = Some(SamplingCapability::default());
             capabilities.roots = Some(RootsCapabilities::default());

@@ -6,11 +6,13 @@
 
 mod task;
 mod config;
+mod identity;
 mod elicitation;
 mod forward;
 mod handler;
 mod bounded_http;
 mod http;
+mod headers_helper;
 mod oauth_http;
 mod oauth;
 mod host;
@@ -24,6 +26,7 @@ mod supervisor;
 mod admission;
 mod pins;
 mod call;
+mod remote_task;
 mod remote_tool;
 mod server;
 
@@ -31,11 +34,12 @@ pub(crate) use self::admission::admit_listed;
 pub use self::{
     admission::KnownTools,
     config::{
-        Era, HttpEndpoint, Pinning, ServerConfig, ServerSandbox, ServerTransport, ServerTrust,
-        StdioCommand, is_server_name,
+        Era, HeadersHelper, HttpEndpoint, Pinning, ServerConfig, ServerSandbox, ServerTransport,
+        ServerTrust, StdioCommand, is_server_name,
     },
     elicitation::{ElicitationAnswer, ElicitationKind, ElicitationRequest, Elicitor},
     host::{ClientHost, PinStore},
+    identity::PinnedProgram,
     oauth::{Browser, Credentials, OAuthSettings},
     pins::{FieldChange, Lockfile, PinChange, PinnedServer, PinnedTool},
     server::{RemoteServer, ServerState, ServerStatus, WithheldTool},

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::identity::{self, PinnedProgram, ServerIdentity};
+
 /// The version of the file's format.
 const VERSION: u32 = 1;
 /// Longer values are cut in a difference.
@@ -33,6 +35,12 @@ pub struct Lockfile {
 pub struct PinnedServer {
     /// The command or the URL, without secrets.
     pub identity: String,
+    /// The name that the server gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The file that is run, by platform: each has its own build.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, PinnedProgram>,
     /// The protocol that the server spoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub era: Option<String>,
@@ -126,15 +134,19 @@ pub(super) enum PinState {
     New,
     /// The definition has changed.
     Changed,
-    /// The server itself is another one.
-    OtherServer,
+    /// The server itself is another one: in this part.
+    OtherServer(&'static str),
 }
 
 /// Compares one definition.
-pub(super) fn compare(pins: Option<&PinnedServer>, identity: &str, tool: &Tool) -> PinState {
+pub(super) fn compare(
+    pins: Option<&PinnedServer>,
+    identity: &ServerIdentity,
+    tool: &Tool,
+) -> PinState {
     let Some(pins) = pins else { return PinState::NoPins };
-    if pins.identity != identity {
-        return PinState::OtherServer;
+    if let Some(PinChange::Identity { part, .. }) = identity_changes(pins, identity).first() {
+        return PinState::OtherServer(part);
     }
     match pins.tools.get(&*tool.name) {
         None => PinState::New,
@@ -180,8 +192,10 @@ fn sorted(value: Value) -> Value {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PinChange {
-    /// The command or the URL is another one.
+    /// The server itself is another one.
     Identity {
+        /// In which part: `command or URL`, `program` or `name`.
+        part: &'static str,
         /// The pinned one.
         before: String,
         /// The present one.
@@ -219,13 +233,38 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
-/// Lists what has changed since a server was pinned.
-pub(super) fn changes(pins: &PinnedServer, identity: &str, tools: &[Tool]) -> Vec<PinChange> {
+/// Lists what has changed of the server itself. A part that was not pinned is not compared.
+fn identity_changes(pins: &PinnedServer, now: &ServerIdentity) -> Vec<PinChange> {
     let mut changes = Vec::new();
-    if pins.identity != identity {
-        let (before, after) = (pins.identity.clone(), identity.to_owned());
-        changes.push(PinChange::Identity { before, after });
+    let mut compare = |part, before: &str, after: &str| {
+        if before != after {
+            let (before, after) = (cut(before), cut(after));
+            changes.push(PinChange::Identity { part, before, after });
+        }
+    };
+    compare("command or URL", &pins.identity, &now.command);
+    if let Some(before) = pins.programs.get(&identity::platform()) {
+        let content = |program: &PinnedProgram| format!("{} {}", program.path, program.hash);
+        match &now.program {
+            Some(after) if before.hash == after.hash => {}
+            Some(after) => compare("program", &content(before), &content(after)),
+            // FAIL CLOSED: what cannot be read may be anything.
+            None => compare("program", &content(before), "a file that cannot be read"),
+        }
     }
+    if let Some(before) = &pins.name {
+        compare("name", before, now.name.as_deref().unwrap_or_default());
+    }
+    changes
+}
+
+/// Lists what has changed since a server was pinned.
+pub(super) fn changes(
+    pins: &PinnedServer,
+    identity: &ServerIdentity,
+    tools: &[Tool],
+) -> Vec<PinChange> {
+    let mut changes = identity_changes(pins, identity);
     for tool in tools {
         let now = definition(tool);
         match pins.tools.get(&*tool.name) {
@@ -307,22 +346,28 @@ mod tests {
         let pin = PinnedTool { hash: hash_of(&definition), reviewed: false, definition };
         PinnedServer {
             identity: "stdio \"x\"".into(),
-            era: None,
             tools: BTreeMap::from([(tool.name.to_string(), pin)]),
+            ..PinnedServer::default()
         }
+    }
+
+    fn command(text: &str) -> ServerIdentity {
+        ServerIdentity { command: text.into(), ..ServerIdentity::default() }
     }
 
     #[test]
     fn a_changed_definition_is_seen_and_the_order_of_keys_is_not() {
         let pins = pinned(&add("Adds."));
-        let state = |tool: &Tool| compare(Some(&pins), "stdio \"x\"", tool);
+        let state = |tool: &Tool| compare(Some(&pins), &command("stdio \"x\""), tool);
         assert_eq!(state(&add("Adds.")), PinState::Same { reviewed: false });
         assert_eq!(state(&add("Adds, and reads your keys.")), PinState::Changed);
         let other =
             tool(json!({"inputSchema": {"type": "object"}, "description": "Adds.", "name": "add"}));
         assert_eq!(state(&other), PinState::Same { reviewed: false });
-        assert_eq!(compare(Some(&pins), "stdio \"y\"", &add("Adds.")), PinState::OtherServer);
-        assert_eq!(compare(None, "stdio \"x\"", &add("Adds.")), PinState::NoPins);
+        let other = command("stdio \"y\"");
+        let state = compare(Some(&pins), &other, &add("Adds."));
+        assert_eq!(state, PinState::OtherServer("command or URL"));
+        assert_eq!(compare(None, &other, &add("Adds.")), PinState::NoPins);
     }
 
     #[test]
@@ -332,7 +377,7 @@ mod tests {
                 "annotations": {"readOnlyHint": read_only}}))
         };
         let pins = pinned(&hinted(false));
-        assert_eq!(compare(Some(&pins), "stdio \"x\"", &hinted(true)), PinState::Changed);
+        assert_eq!(compare(Some(&pins), &command("stdio \"x\""), &hinted(true)), PinState::Changed);
     }
 
     #[test]
@@ -340,7 +385,7 @@ mod tests {
         let pins = pinned(&add("Adds."));
         let found = changes(
             &pins,
-            "stdio \"x\"",
+            &command("stdio \"x\""),
             &[add("Adds more."), tool(json!({"name": "b", "inputSchema": {}}))],
         );
         assert_eq!(
@@ -355,7 +400,37 @@ mod tests {
             }
         );
         assert!(matches!(&found[1], PinChange::Added { tool, .. } if tool == "b"));
-        assert!(matches!(&changes(&pins, "stdio \"x\"", &[])[0], PinChange::Removed { .. }));
+        let none = changes(&pins, &command("stdio \"x\""), &[]);
+        assert!(matches!(&none[0], PinChange::Removed { .. }));
+    }
+
+    #[test]
+    fn another_program_or_name_is_another_server() {
+        let program =
+            |path: &str, hash: &str| PinnedProgram { path: path.into(), hash: hash.into() };
+        let mut pins = pinned(&add("Adds."));
+        let mut now = command("stdio \"x\"");
+        now.program = Some(program("/bin/x", "sha256:1"));
+        now.name = Some("x".into());
+        let state =
+            |pins: &PinnedServer, now: &ServerIdentity| compare(Some(pins), now, &add("Adds."));
+        let same = PinState::Same { reviewed: false };
+        assert_eq!(state(&pins, &now), same, "nothing of it is pinned");
+        pins.name = Some("x".into());
+        pins.programs.insert("another-machine".into(), program("/bin/x", "sha256:2"));
+        assert_eq!(state(&pins, &now), same, "of another machine");
+        pins.programs.insert(identity::platform(), program("/opt/x", "sha256:1"));
+        assert_eq!(state(&pins, &now), same, "the same content elsewhere");
+        let before = now.digest();
+        now.program = Some(program("/bin/x", "sha256:3"));
+        assert_eq!(state(&pins, &now), PinState::OtherServer("program"));
+        assert_ne!(now.digest(), before, "approvals do not count for it");
+        now.program = None;
+        assert_eq!(state(&pins, &now), PinState::OtherServer("program"));
+        pins.programs.clear();
+        now.name = Some("y".into());
+        assert_eq!(state(&pins, &now), PinState::OtherServer("name"));
+        assert_ne!(now.digest(), before);
     }
 
     #[test]

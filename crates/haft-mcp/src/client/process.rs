@@ -104,7 +104,10 @@ pub(super) struct PlainProcess {
 }
 
 impl PlainProcess {
-    fn start(command: &StdioCommand, stderr: &StderrTail) -> io::Result<(Self, ServerStreams)> {
+    pub(super) fn start(
+        command: &StdioCommand,
+        stderr: &StderrTail,
+    ) -> io::Result<(Self, ServerStreams)> {
         let mut line = Command::new(&command.program);
         line.args(&command.args)
             .env_clear()
@@ -137,6 +140,13 @@ impl PlainProcess {
         let _ = tokio::time::timeout(EXIT_GRACE, self.wait_without_reaping()).await;
         self.kill_group();
         let _ = self.child.wait().await;
+    }
+
+    /// Waits for the exit of the leader, kills what is left, and returns its status.
+    pub(super) async fn exit(mut self) -> Option<std::process::ExitStatus> {
+        self.wait_without_reaping().await;
+        self.kill_group();
+        self.child.wait().await.ok()
     }
 
     /// Waits for the exit of the leader. Its pid stays reserved until `stop` has killed the group:

@@ -23,9 +23,12 @@ pub(super) fn dyn_tool(
     tool: &Tool,
     texts: AdmittedTexts,
 ) -> DynTool {
-    let spec = spec(&server.config, tool, texts);
+    let identity = server.identity();
+    let mut spec = spec(&server.config, tool, texts);
+    spec.origin = Some(identity.digest());
     let remote = Arc::new(RemoteTool {
         server: Arc::clone(server),
+        identity,
         name: tool.name.to_string(),
         definition: tool.clone(),
         listed: Arc::clone(listed),

@@ -23,6 +23,7 @@ use super::{
     admission::{self, KnownTools},
     config::{Era, Pinning, ServerConfig},
     host::ClientHost,
+    identity,
     pins::{self, PinChange, PinState, PinnedServer, PinnedTool},
     remote_tool,
     supervisor::{State, Supervisor},
@@ -166,8 +167,16 @@ impl RemoteServer {
             let reviewed = pin.is_some_and(|pin| pin.reviewed && pin.hash == hash);
             (tool.name.to_string(), PinnedTool { hash, reviewed, definition })
         });
+        let now = self.0.supervisor.identity();
+        let same = before.filter(|pins| pins.identity == now.command);
+        // What was pinned on other machines stays.
+        let mut programs = same.map(|pins| pins.programs.clone()).unwrap_or_default();
+        programs.remove(&identity::platform());
+        programs.extend(now.program.clone().map(|program| (identity::platform(), program)));
         PinnedServer {
-            identity: self.config().transport.identity(),
+            identity: now.command.clone(),
+            name: now.name.clone(),
+            programs,
             era: self.0.supervisor.era().as_str().map(str::to_owned),
             tools: tools.collect::<BTreeMap<_, _>>(),
         }
@@ -177,9 +186,7 @@ impl RemoteServer {
     #[must_use]
     pub fn pin_changes(&self) -> Vec<PinChange> {
         match (&*lock(&self.0.pins), self.0.supervisor.definitions()) {
-            (Some(pins), Some(now)) => {
-                pins::changes(pins, &self.config().transport.identity(), &now)
-            }
+            (Some(pins), Some(now)) => pins::changes(pins, &self.0.supervisor.identity(), &now),
             _ => Vec::new(),
         }
     }
@@ -257,13 +264,14 @@ impl RemoteServer {
 
     /// Returns whether a person has reviewed a definition, or why pinning withholds it.
     fn pin_state(&self, pins: Option<&PinnedServer>, tool: &Tool) -> Result<bool, String> {
-        let identity = self.config().transport.identity();
-        let reason = match pins::compare(pins, &identity, tool) {
+        let reason = match pins::compare(pins, &self.0.supervisor.identity(), tool) {
             PinState::NoPins => return Ok(false),
             PinState::Same { reviewed } => return Ok(reviewed),
-            PinState::New => "it is new since the server was pinned",
-            PinState::Changed => "its definition changed since it was pinned",
-            PinState::OtherServer => "the command or URL of the server changed since it was pinned",
+            PinState::New => "it is new since the server was pinned".to_owned(),
+            PinState::Changed => "its definition changed since it was pinned".to_owned(),
+            PinState::OtherServer(part) => {
+                format!("the {part} of the server changed since it was pinned")
+            }
         };
         match self.config().pinning {
             Pinning::Pin => {

@@ -20,6 +20,7 @@ use super::{
     connect_error::ConnectError,
     connection::{Connection, OpenConnection, connect},
     host::ClientHost,
+    identity::{self, ServerIdentity},
     oauth::ServerAuth,
     process::StderrTail,
     task::spawn,
@@ -65,12 +66,16 @@ pub(super) struct Supervisor {
     pub(super) state: watch::Sender<State>,
     /// The tools as the server defined them last; `None` before the first list.
     definitions: Mutex<Option<Arc<Vec<Tool>>>>,
+    /// What the server was at its last start.
+    identity: Mutex<Arc<ServerIdentity>>,
     pub(super) stderr: StderrTail,
     pub(super) host: ClientHost,
     /// The detected era, so that a reconnect need not ask again.
     era: Mutex<Era>,
     /// A call waits for a reconnect.
     wanted: Notify,
+    /// A call needs a connection with new headers.
+    renewed: Notify,
     stop: CancellationToken,
     started: Mutex<Option<Instant>>,
 }
@@ -84,12 +89,17 @@ impl Supervisor {
         let (state, _) = watch::channel(State::Idle);
         Arc::new(Self {
             era: Mutex::new(config.era),
+            identity: Mutex::new(Arc::new(ServerIdentity {
+                command: config.transport.identity(),
+                ..ServerIdentity::default()
+            })),
             config,
             state,
             definitions: Mutex::default(),
             stderr: StderrTail::default(),
             host,
             wanted: Notify::new(),
+            renewed: Notify::new(),
             stop: CancellationToken::new(),
             started: Mutex::default(),
         })
@@ -127,9 +137,29 @@ impl Supervisor {
         lock(&self.definitions).clone()
     }
 
+    pub(super) fn identity(&self) -> Arc<ServerIdentity> {
+        Arc::clone(&lock(&self.identity))
+    }
+
     /// Asks for an attempt to connect without waiting for the pause to end.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
+    }
+
+    /// Makes a new connection with new headers, if a command makes them. `old` is the connection
+    /// whose headers a server refused; `false` if there is no such command.
+    pub(super) async fn renew(&self, old: &Arc<Connection>) -> bool {
+        let ServerTransport::Http(endpoint) = &self.config.transport else { return false };
+        if endpoint.headers_helper.is_none() {
+            return false;
+        }
+        let is_old = |state: &State| matches!(state, State::Ready(connection) if Arc::ptr_eq(connection, old));
+        let mut state = self.state.subscribe();
+        if is_old(&state.borrow_and_update()) {
+            self.renewed.notify_one();
+            self.want();
+        }
+        state.wait_for(|state| !is_old(state)).await.is_ok()
     }
 
     /// Asks the supervisor to end. It closes the connection and stops the process.
@@ -202,6 +232,9 @@ impl Supervisor {
     }
 
     async fn open_once(&self) -> Result<(Connection, OpenConnection), ConnectError> {
+        // The file is read while the server starts.
+        let transport = self.config.transport.clone();
+        let program = tokio::task::spawn_blocking(move || identity::program(&transport));
         let (connection, open) =
             connect(&self.config, self.era(), &self.host, &self.stderr).await?;
         let tools = match connection.list_tools().await {
@@ -211,6 +244,9 @@ impl Supervisor {
                 return Err(error);
             }
         };
+        let command = self.config.transport.identity();
+        let (program, name) = (program.await.unwrap_or_default(), connection.server_name());
+        *lock(&self.identity) = Arc::new(ServerIdentity { command, program, name });
         *lock(&self.era) = connection.era;
         *lock(&self.definitions) = Some(Arc::new(tools));
         Ok((connection, open))
@@ -244,6 +280,7 @@ impl Supervisor {
                 biased;
                 () = self.stop.cancelled() => break,
                 () = open.ended() => break,
+                () = self.renewed.notified() => break,
                 () = connection.tools_changed() => {
                     tokio::time::sleep(DEBOUNCE).await;
                     // If the list fails, the last one stays.

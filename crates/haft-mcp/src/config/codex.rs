@@ -66,6 +66,8 @@ fn config(
         (Some(program), None) => {
             let mut command = StdioCommand::new(program);
             command.args = json::texts(entry.get("args"), "args")?;
+            let written = std::iter::once(program).chain(command.args.iter().map(String::as_str));
+            command.written = written.map(|word| context.portable(word)).collect();
             command.environment = context.base_environment();
             for name in json::texts(entry.get("env_vars"), "env_vars")? {
                 if let Some(value) = variable(&name) {

@@ -7,10 +7,9 @@ use haft::{policy::SandboxSettings, secrets::Secret, tool::parse_duration};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ConfigContext, FoundServer, expand::Variables, found};
+use super::{ConfigContext, FoundServer, env_file, expand::Variables, found};
 use crate::client::{
-    Era, HttpEndpoint, OAuthSettings, Pinning, ServerConfig, ServerSandbox, ServerTransport,
-    ServerTrust, StdioCommand,
+    Era, OAuthSettings, Pinning, ServerConfig, ServerSandbox, ServerTransport, ServerTrust,
 };
 
 /// One table.
@@ -25,10 +24,14 @@ struct Table {
     /// Variables that are passed on, by name.
     #[serde(default)]
     pass_env: Vec<String>,
+    /// A file with variables.
+    env_file: Option<String>,
     cwd: Option<String>,
     url: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    /// A command that prints headers as JSON.
+    headers_helper: Option<String>,
     /// The variable that has the bearer token.
     token_env: Option<String>,
     oauth: Option<OAuth>,
@@ -86,7 +89,9 @@ pub(super) fn read(
     if let Some(why) = config.mistake() {
         return Err(why);
     }
-    let mut found = found(name, Ok(config), variables.notes);
+    // What is missing on this machine is not a mistake of the file: other servers start.
+    let config = variables.missing.take().map_or(Ok(config), Err);
+    let mut found = found(name, config, variables.notes);
     found.is_enabled = is_enabled;
     Ok(found)
 }
@@ -139,23 +144,29 @@ fn stdio(
     context: &ConfigContext,
     variables: &mut Variables<'_>,
 ) -> Result<ServerTransport, String> {
-    if table.token_env.is_some() || table.oauth.is_some() || !table.headers.is_empty() {
-        return Err("`token_env`, `oauth` and `headers` are for a server with `url`".to_owned());
+    let is_http = table.token_env.is_some()
+        || table.oauth.is_some()
+        || table.headers_helper.is_some()
+        || !table.headers.is_empty();
+    if is_http {
+        return Err("`token_env`, `oauth`, `headers` and `headers_helper` are for a server with \
+                    `url`"
+            .to_owned());
     }
-    let mut command = StdioCommand::new(variables.expand(program));
-    command.args = table.args.iter().map(|arg| variables.expand(arg)).collect();
+    let mut command = variables.command(program, &table.args);
     command.environment = context.base_environment();
     command.sandbox = sandbox(table.sandbox.as_ref(), context, variables)?;
     if command.sandbox.is_some() {
         // It has a home directory of its own.
         command.environment.retain(|name, _| !OWN_IN_SANDBOX.contains(&name.as_str()));
     }
-    for name in &table.pass_env {
-        match context.variables.get(name) {
-            Some(value) => drop(command.environment.insert(name.clone(), value.clone())),
-            None => variables.notes.push(format!("the variable `{name}` is not set")),
+    if let Some(file) = &table.env_file {
+        if let Err(why) = env_file::read(file, context, variables, &mut command.environment) {
+            variables.missing = Some(why);
         }
+        command.env_file = Some(file.clone());
     }
+    pass(&table.pass_env, context, variables, &mut command.environment);
     for (name, value) in &table.env {
         command.environment.insert(name.clone(), variables.expand(value));
     }
@@ -164,6 +175,21 @@ fn stdio(
         None => context.workspace.clone(),
     });
     Ok(ServerTransport::Stdio(command))
+}
+
+/// Passes on variables of this program by name.
+fn pass(
+    names: &[String],
+    context: &ConfigContext,
+    variables: &mut Variables<'_>,
+    environment: &mut BTreeMap<String, String>,
+) {
+    for name in names {
+        match context.variables.get(name) {
+            Some(value) => drop(environment.insert(name.clone(), value.clone())),
+            None => variables.notes.push(format!("the variable `{name}` is not set")),
+        }
+    }
 }
 
 /// Variables that the sandbox sets, or that name directories of the host.
@@ -222,26 +248,37 @@ fn http(
     context: &ConfigContext,
     variables: &mut Variables<'_>,
 ) -> Result<ServerTransport, String> {
-    if !table.args.is_empty() || !table.env.is_empty() || !table.pass_env.is_empty() {
-        return Err("`args`, `env` and `pass_env` are for a server with `command`".to_owned());
+    if !table.args.is_empty() || !table.env.is_empty() || table.env_file.is_some() {
+        return Err("`args`, `env` and `env_file` are for a server with `command`".to_owned());
+    }
+    if !table.pass_env.is_empty() && table.headers_helper.is_none() {
+        return Err("`pass_env` is for a server with `command` or `headers_helper`".to_owned());
     }
     if table.sandbox.is_some() {
         return Err("`sandbox` is for a server with `command`".to_owned());
     }
-    let mut endpoint = HttpEndpoint::new(variables.expand(url));
+    let mut endpoint = variables.endpoint(url);
     let headers = table.headers.iter();
     endpoint.headers = headers
         .map(|(name, value)| (name.clone(), Secret::from(variables.expand(value).as_str())))
         .collect();
-    let secret = |name: &String| match context.variables.get(name) {
-        Some(value) => Ok(Secret::from(value.as_str())),
-        None => Err(format!("the variable `{name}` is not set")),
+    if let Some(command) = &table.headers_helper {
+        let mut helper = context.headers_helper(command);
+        pass(&table.pass_env, context, variables, &mut helper.environment);
+        endpoint.headers_helper = Some(helper);
+    }
+    let mut secret = |name: &String| {
+        let value = context.variables.get(name).map(|value| Secret::from(value.as_str()));
+        if value.is_none() {
+            variables.missing = Some(format!("the variable `{name}` is not set"));
+        }
+        value
     };
-    endpoint.token = table.token_env.as_ref().map(secret).transpose()?;
+    endpoint.token = table.token_env.as_ref().and_then(&mut secret);
     if let Some(oauth) = &table.oauth {
         endpoint.oauth = Some(OAuthSettings {
             client_id: oauth.client_id.clone(),
-            client_secret: oauth.client_secret_env.as_ref().map(secret).transpose()?,
+            client_secret: oauth.client_secret_env.as_ref().and_then(&mut secret),
             client_metadata_url: oauth.client_metadata_url.clone(),
             scopes: oauth.scopes.clone(),
             callback_port: oauth.callback_port,
@@ -334,6 +371,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_on_this_machine_is_the_problem_of_one_server() {
+        for (table, word) in [
+            (json!({"url": "https://x/", "token_env": "T"}), "`T` is not set"),
+            (json!({"command": "x", "args": ["${input:key}"]}), "`key`"),
+            (json!({"command": "x", "env_file": ".env"}), "`.env`"),
+        ] {
+            let why = of(table.clone()).unwrap().config.unwrap_err();
+            assert!(why.contains(word), "{table}: {why}");
+        }
+    }
+
+    #[test]
+    fn variables_of_a_file_are_weaker_than_those_of_the_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = std::fs::File::create(dir.path().join(".env")).unwrap();
+        std::io::Write::write_all(&mut file, b"A=file\nB=file\nC=file\n").unwrap();
+        let mut context =
+            ConfigContext { workspace: dir.path().into(), ..ConfigContext::default() };
+        context.files = super::super::ConfigFiles::All;
+        context.variables.insert("B".into(), "passed".into());
+        let table = json!({"command": "x", "env_file": ".env", "pass_env": ["B"],
+            "env": {"A": "table"}});
+        let config = read("s", &table, &context).unwrap().config.unwrap();
+        let ServerTransport::Stdio(command) = config.transport else { panic!("stdio") };
+        let values: Vec<&str> = command.environment.values().map(String::as_str).collect();
+        assert_eq!(values, ["table", "passed", "file"]);
+    }
+
+    #[test]
     fn mistakes_are_errors() {
         for (table, word) in [
             (json!({"command": "x", "trsut": "annotations"}), "trsut"),
@@ -341,7 +407,9 @@ mod tests {
             (json!({"command": "x", "url": "https://x/"}), "either"),
             (json!({"url": "https://x/", "args": ["a"]}), "`args`"),
             (json!({"command": "x", "token_env": "T"}), "`url`"),
-            (json!({"url": "https://x/", "token_env": "T"}), "not set"),
+            (json!({"command": "x", "headers_helper": "y"}), "`url`"),
+            (json!({"url": "https://x/", "env_file": ".env"}), "`env_file`"),
+            (json!({"url": "https://x/", "pass_env": ["A"]}), "`pass_env`"),
             (json!({"command": "x", "timeout": "soon"}), "`timeout`"),
             (json!({"command": "x", "timeout": "2m", "max_timeout": "1m"}), "shorter"),
             (json!({"command": "x", "prefix": "a b"}), "name"),

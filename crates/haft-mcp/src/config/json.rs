@@ -5,7 +5,7 @@ use std::time::Duration;
 use haft::secrets::Secret;
 use serde_json::{Map, Value};
 
-use super::{ConfigContext, FoundServer, expand::Variables, found, jsonc};
+use super::{ConfigContext, FoundServer, env_file, expand::Variables, found, jsonc};
 use crate::client::{HttpEndpoint, OAuthSettings, ServerConfig, ServerTransport, StdioCommand};
 
 /// Keys of a server that are understood.
@@ -14,9 +14,11 @@ const KEYS: &[&str] = &[
     "command",
     "args",
     "env",
+    "envFile",
     "cwd",
     "url",
     "headers",
+    "headersHelper",
     "oauth",
     "timeout",
     "alwaysLoad",
@@ -24,12 +26,6 @@ const KEYS: &[&str] = &[
     "enabled",
     "description",
     "name",
-];
-/// Keys that change what a server is, and that haft does not have. FAIL CLOSED: such a server is
-/// not used.
-const REFUSED_KEYS: &[(&str, &str)] = &[
-    ("headersHelper", "`headersHelper` is not supported; put the token into `headers`"),
-    ("envFile", "`envFile` is not supported; name the variables in `env`"),
 ];
 /// Shorter timeouts are not used: they are mistakes of units.
 const MIN_TIMEOUT_MS: u64 = 1_000;
@@ -100,9 +96,6 @@ fn config(
     context: &ConfigContext,
     variables: &mut Variables<'_>,
 ) -> Result<ServerConfig, String> {
-    if let Some((_, why)) = REFUSED_KEYS.iter().find(|(key, _)| fields.contains_key(*key)) {
-        return Err((*why).to_owned());
-    }
     let kind = match fields.get("type").map(|kind| kind.as_str().unwrap_or_default()) {
         Some(kind) => kind,
         None if fields.contains_key("url") && !fields.contains_key("command") => {
@@ -114,7 +107,7 @@ fn config(
     let transport = match kind {
         "stdio" => ServerTransport::Stdio(command(fields, context, variables)?),
         "http" | "streamable-http" | "streamableHttp" => {
-            ServerTransport::Http(endpoint(fields, variables)?)
+            ServerTransport::Http(endpoint(fields, context, variables)?)
         }
         "sse" => {
             return Err("the transport `sse` was replaced in 2025; use the server's streamable \
@@ -142,15 +135,18 @@ fn command(
     variables: &mut Variables<'_>,
 ) -> Result<StdioCommand, String> {
     let program = fields.get("command").and_then(Value::as_str).ok_or("it has no `command`")?;
-    let mut command = StdioCommand::new(variables.expand(program));
+    let args = texts(fields.get("args"), "args")?;
+    let mut command = variables.command(program, &args);
     command.environment = context.base_environment();
     command.directory = Some(match fields.get("cwd").and_then(Value::as_str) {
         Some(directory) => context.workspace.join(variables.expand(directory)),
         None => context.workspace.clone(),
     });
-    for arg in texts(fields.get("args"), "args")? {
-        command.args.push(variables.expand(&arg));
+    if let Some(file) = text(fields, "envFile")? {
+        env_file::read(file, context, variables, &mut command.environment)?;
+        command.env_file = Some(file.to_owned());
     }
+    // What the entry itself says is stronger.
     for (name, value) in pairs(fields.get("env"), "env")? {
         command.environment.insert(name, variables.expand(&value));
     }
@@ -159,12 +155,16 @@ fn command(
 
 fn endpoint(
     fields: &Map<String, Value>,
+    context: &ConfigContext,
     variables: &mut Variables<'_>,
 ) -> Result<HttpEndpoint, String> {
     let url = fields.get("url").and_then(Value::as_str).ok_or("it has no `url`")?;
-    let mut endpoint = HttpEndpoint::new(variables.expand(url));
+    let mut endpoint = variables.endpoint(url);
     for (name, value) in pairs(fields.get("headers"), "headers")? {
         endpoint.headers.push((name, Secret::from(variables.expand(&value).as_str())));
+    }
+    if let Some(command) = text(fields, "headersHelper")? {
+        endpoint.headers_helper = Some(context.headers_helper(command));
     }
     if let Some(oauth) = fields.get("oauth").and_then(Value::as_object) {
         let port = oauth.get("callbackPort").and_then(Value::as_u64);
@@ -178,6 +178,15 @@ fn endpoint(
         endpoint.oauth = Some(settings);
     }
     Ok(endpoint)
+}
+
+/// A text. FAIL CLOSED: of another type it is a mistake, not a missing one.
+fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{key}` is not a text")),
+    }
 }
 
 /// A list of texts.
@@ -275,7 +284,8 @@ mod tests {
         assert!(found.notes.iter().any(|note| note.contains("`timeout`")));
         for bad in [
             r#"{"command": "x", "envFile": ".env"}"#,
-            r#"{"url": "https://x/", "headersHelper": "/bin/true"}"#,
+            r#"{"command": "x", "envFile": 5}"#,
+            r#"{"url": "https://x/", "headersHelper": ["/bin/true"]}"#,
             r#"{"type": "sse", "url": "https://x/"}"#,
             r#"{"type": "ws", "url": "https://x/"}"#,
             r#"{"args": []}"#,

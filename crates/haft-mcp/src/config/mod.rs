@@ -2,8 +2,10 @@
 //! Code, Cursor and VS Code, codex's TOML, and `[mcp.servers.*]` of `haft.toml`.
 //!
 //! In: the text of one file, and the values of its variables. Out: servers, with notes about what
-//! was not understood. Pure: the caller reads files and the environment, and decides about trust.
+//! was not understood. The caller reads the environment and decides about trust, also whether files
+//! that a configuration names may be read.
 
+mod env_file;
 mod expand;
 mod haft_toml;
 mod inputs;
@@ -17,10 +19,11 @@ use haft::{Error, ErrorKind};
 use serde_json::Value;
 
 pub use self::{
+    env_file::ConfigFiles,
     expand::Variables,
     inputs::{ConfigInput, inputs},
 };
-use crate::client::ServerConfig;
+use crate::client::{HeadersHelper, ServerConfig};
 
 /// The largest file that is read.
 pub const MAX_FILE_BYTES: usize = 16 << 20;
@@ -65,6 +68,8 @@ pub struct ConfigContext {
     pub home: Option<PathBuf>,
     /// The answers to `${input:id}`, by id.
     pub inputs: BTreeMap<String, String>,
+    /// Which other files it may name.
+    pub files: ConfigFiles,
 }
 
 impl fmt::Debug for ConfigContext {
@@ -102,6 +107,15 @@ const BASE_VARIABLES: &[&str] = &[
 ];
 
 impl ConfigContext {
+    /// The command that makes headers, in the workspace and with the usual environment.
+    fn headers_helper(&self, command: &str) -> HeadersHelper {
+        HeadersHelper {
+            command: command.to_owned(),
+            environment: self.base_environment(),
+            directory: Some(self.workspace.clone()),
+        }
+    }
+
     /// The environment that every stdio server starts with. Tokens and keys are not in it.
     fn base_environment(&self) -> BTreeMap<String, String> {
         let base = BASE_VARIABLES

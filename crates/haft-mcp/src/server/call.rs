@@ -14,7 +14,7 @@ use super::{call_peer::CallPeer, job::Answer, seal::Binding};
 use crate::content::to_mcp;
 
 /// The prefix of our fields in `_meta`.
-const META_LABEL: &str = "dev.haft/label";
+pub(super) const META_LABEL: &str = "dev.haft/label";
 const META_FAILURE: &str = "dev.haft/failure";
 
 /// Converts the result of a call.

@@ -33,6 +33,7 @@ use super::{
     call,
     call_peer::{CallPeer, ClientSupport, LogEntry, LogLevel},
     changes::Changes,
+    content_read::ContentLog,
     conversation::{Conversation, Principal},
     job::{Answer, Job, Step},
     parked::{Fetched, ParkedJobs},
@@ -73,6 +74,8 @@ pub(super) struct Settings {
     pub(super) task_after: Duration,
     /// How long a question to a client may stay open.
     pub(super) question_timeout: Duration,
+    /// Writes down reads of resources and prompts.
+    pub(super) content_log: Option<ContentLog>,
 }
 
 /// Who makes a request, and what its client can do.
@@ -228,7 +231,7 @@ impl ServerCore {
 
     /// Starts a request to the provider, or fetches the one that a state belongs to.
     pub(super) fn provider_job(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         request: ProviderRequest,
         (method, name, arguments): (&str, &str, &Value),
@@ -241,12 +244,12 @@ impl ServerCore {
             return Ok(StartedJob { job: *job, binding });
         }
         let (peer, messages) = CallPeer::new(caller.support, caller.log_level);
-        let provider = self.provider.clone();
+        let (core, conversation) = (Arc::clone(self), Arc::clone(&caller.conversation));
         let job = Job::new(messages, async move {
-            let Some(provider) = provider else {
+            let Some(provider) = &core.provider else {
                 return Err(ProviderError::invalid("the server has no such thing").to_sdk());
             };
-            let answered = provider.handle(request, &peer).await;
+            let answered = core.read_content(&conversation, &**provider, request, &peer).await;
             answered.map_err(|error| error.to_sdk()).and_then(convert)
         });
         Ok(StartedJob { job, binding })

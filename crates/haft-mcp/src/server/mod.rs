@@ -21,6 +21,7 @@ mod call;
 mod call_peer;
 mod changes;
 mod client_request;
+mod content_read;
 mod conversation;
 mod core;
 mod handler;
@@ -43,7 +44,7 @@ mod tool_list;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use haft::{Error, ErrorKind, Runtime, host::RunBuilder, registry::ToolView};
+use haft::{Error, ErrorKind, Runtime, host::RunBuilder, registry::ToolView, tool::BoxError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -56,12 +57,14 @@ pub use self::{
     call_peer::{CallPeer, LogLevel},
     changes::{Changes, ListChange},
     client_request::{ClientRequest, RequestKind},
+    content_read::{ContentKind, ContentRead},
     http::HttpOptions,
     parked_store::ParkedCallStore,
-    provider::{ContentProvider, Offers, ProviderError, ProviderRequest},
+    provider::{ContentOrigin, ContentProvider, Offers, ProviderError, ProviderRequest},
     task_store::{StoredTask, TaskStore},
 };
 use self::{
+    content_read::ContentLog,
     conversation::Principal,
     core::{ServerCore, Settings},
     handler::Handler,
@@ -95,6 +98,7 @@ impl McpServer {
                 // A client that polls should not do so for calls of the usual length.
                 task_after: Duration::from_secs(10),
                 question_timeout,
+                content_log: None,
             },
             provider: None,
             changes: Changes::default(),
@@ -198,6 +202,15 @@ impl McpServerBuilder {
     /// Adds resources, prompts and completions.
     pub fn provider(mut self, provider: impl ContentProvider) -> Self {
         self.provider = Some(Arc::new(provider));
+        self
+    }
+
+    /// Writes down every read of a resource or a prompt. A read that cannot be written down fails.
+    pub fn content_log(
+        mut self,
+        log: impl Fn(&ContentRead) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.content_log = Some(ContentLog(Arc::new(log)));
         self
     }
 

@@ -23,6 +23,21 @@ pub trait ContentProvider: Send + Sync + 'static {
         request: ProviderRequest,
         peer: &'a CallPeer,
     ) -> BoxFuture<'a, Result<Value, ProviderError>>;
+
+    /// Returns where the answer to a request comes from. What comes from another server is
+    /// labelled as untrusted, and a run that reads it is tainted.
+    fn origin(&self, _request: &ProviderRequest) -> ContentOrigin {
+        ContentOrigin::default()
+    }
+}
+
+/// Where an answer comes from. The default is the host itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContentOrigin {
+    /// The server that is asked.
+    pub server: Option<String>,
+    /// Whether a rule denies this server.
+    pub is_denied: bool,
 }
 
 /// What a provider offers.
@@ -117,6 +132,11 @@ impl ProviderError {
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR.0, message)
+    }
+
+    /// Returns its code.
+    pub(super) fn code(&self) -> i32 {
+        self.code
     }
 
     /// Adds data.

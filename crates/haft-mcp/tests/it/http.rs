@@ -1,7 +1,7 @@
 //! HTTP servers: both eras, tokens, and what a token never reaches.
 
 use haft::secrets::Secret;
-use haft_mcp::client::{HttpEndpoint, ServerConfig, ServerState, ServerTransport};
+use haft_mcp::client::{HeadersHelper, HttpEndpoint, ServerConfig, ServerState, ServerTransport};
 use serde_json::json;
 
 use crate::kit::{HttpServer, TempFile, call, names, patient, runtime, server};
@@ -70,5 +70,31 @@ fn a_url_with_a_password_or_another_scheme_is_a_mistake() {
     for url in ["ftp://host/", "http://user:pass@host/", "nonsense", "file:///etc/passwd"] {
         let transport = ServerTransport::Http(HttpEndpoint::new(url));
         assert!(ServerConfig::new("s", transport).check().is_err(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn command_that_makes_headers_is_asked_again_when_its_token_is_refused() {
+    for era in ["--modern", "--legacy"] {
+        let token = TempFile::new();
+        token.write("first");
+        let http = HttpServer::start(&[era, "--token", &format!("@{}", token.arg())]);
+        let mut endpoint = HttpEndpoint::new(&http.url);
+        endpoint.headers_helper = Some(HeadersHelper {
+            command: format!(
+                r#"printf '{{"Authorization": "Bearer %s"}}' "$(cat '{}')""#,
+                token.arg()
+            ),
+            environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            directory: None,
+        });
+        let config = ServerConfig::new("fix", ServerTransport::Http(endpoint));
+        let remote = server(patient(config));
+        let runtime = runtime(&[&remote]);
+        let echo = || call(&runtime, "fix__echo", json!({"text": "x"}));
+        assert_eq!(echo().await.text(), "x");
+        token.write("second");
+        assert_eq!(echo().await.text(), "x", "{era}: with a new connection");
+        runtime.close().await;
     }
 }

@@ -16,5 +16,6 @@ mod http;
 mod faults;
 mod many;
 mod pinning;
+mod tasks;
 mod attacks;
 mod server;

@@ -3,7 +3,7 @@
 use haft_mcp::client::{Lockfile, PinChange, Pinning, RemoteServer, ServerConfig};
 use serde_json::{Value, json};
 
-use crate::kit::{TempFile, call, code, eventually, names, runtime, server, stdio};
+use crate::kit::{SERVER, TempFile, call, code, eventually, names, runtime, server, stdio};
 
 fn tool(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
@@ -113,6 +113,67 @@ async fn the_first_list_is_pinned_so_that_a_server_cannot_change_in_a_session() 
     assert_eq!(names(&runtime).await, ["fix__a"]);
     file.write(&json!([tool("a", "Does more."), tool("b", "New.")]).to_string());
     eventually("the change is seen", || remote.status().withheld.len() == 2).await;
+    assert!(names(&runtime).await.is_empty());
+    runtime.close().await;
+}
+
+/// A server that a script starts, and the text of the script.
+fn scripted(file: &TempFile, more: &str) -> ServerConfig {
+    file.write(&format!("exec '{SERVER}' # {more}\n"));
+    let mut config = stdio(&[]);
+    let haft_mcp::client::ServerTransport::Stdio(command) = &mut config.transport else { panic!() };
+    (command.program, command.args) = ("sh".into(), vec![file.arg()]);
+    config
+}
+
+async fn hash(runtime: &haft::Runtime) -> String {
+    let turn = runtime.run().turn().await.unwrap();
+    turn.snapshot().entries().next().unwrap().hash()
+}
+
+#[tokio::test]
+async fn rug_pull_another_program_under_the_same_command_is_another_server() {
+    let file = TempFile::new();
+    let config = scripted(&file, "");
+    let lock = pin(&config).await;
+    let fix = &lock.servers["fix"];
+    assert_eq!(fix.name.as_deref(), Some("f"), "the name that the server gives itself");
+    let program = fix.programs.values().next().unwrap();
+    assert!(program.path == file.arg() && program.hash.starts_with("sha256:"), "{program:?}");
+
+    let same = pinned(&config, &lock);
+    let first = runtime(&[&same]);
+    let before = hash(&first).await;
+    first.close().await;
+
+    scripted(&file, "and something else");
+    let other = pinned(&config, &lock);
+    let second = runtime(&[&other]);
+    assert!(names(&second).await.is_empty());
+    let why = &other.status().withheld[0].reasons[0];
+    assert!(why.contains("the program of the server changed"), "{why}");
+    let PinChange::Identity { part, before: old, after } = &other.pin_changes()[0] else {
+        panic!("{:?}", other.pin_changes())
+    };
+    assert!(*part == "program" && old != after && after.starts_with(&file.arg()), "{after}");
+    other.set_pins(other.pinned_now());
+    assert_ne!(hash(&second).await, before, "an approval of the old program does not count");
+    second.close().await;
+}
+
+#[tokio::test]
+async fn rug_pull_another_program_after_a_restart_is_withheld_in_the_same_session() {
+    let file = TempFile::new();
+    let remote = server(scripted(&file, ""));
+    let runtime = runtime(&[&remote]);
+    let run = runtime.run();
+    let turn = run.turn().await.unwrap();
+    scripted(&file, "and something else");
+    call(&runtime, "fix__crash", json!({})).await;
+    eventually("the change is seen", || !remote.status().withheld.is_empty()).await;
+    let calls = vec![haft::ToolCall::new("c", "fix__echo", json!({"text": "x"}))];
+    let late = turn.run(calls).await.pop().unwrap();
+    assert_eq!(code(&late), "not_offered", "it was offered before the change");
     assert!(names(&runtime).await.is_empty());
     runtime.close().await;
 }

@@ -35,6 +35,10 @@ use super::{
 
 /// The path of the endpoint.
 const ENDPOINT: &str = "/mcp";
+/// How often a waiting response sends a comment, so that no proxy closes it. Proxies wait for a
+/// minute or longer. It is longer than the timeout of a request, so that a short call does not set
+/// the next timer of the process, which would wake a thread.
+const KEEP_ALIVE: Duration = Duration::from_secs(45);
 /// How long open requests may take to end when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -225,6 +229,7 @@ impl McpServer {
         let hosts = loopback.into_iter().chain([address.ip().to_string()]).chain(options.hosts);
         let config = StreamableHttpServerConfig::default()
             .with_json_response(true)
+            .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_allowed_hosts(hosts)
             .with_allowed_origins(own.into_iter().chain(options.origins))
             .enforce_origin_validation()

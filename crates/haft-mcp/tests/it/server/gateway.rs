@@ -1,23 +1,27 @@
 //! A gateway in front of other servers: names, questions, errors, resources, servers that fail.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use haft::{
     Config, Runtime, ToolRegistry,
     host::Frame,
-    policy::{AllowAll, Decision, PathBase, Pattern, Policy, PolicyContext, Rule, Rules},
+    policy::{
+        AllowAll, ConfigFile, ConfigLayer, Decision, FileFormat, LoadOptions, PathBase, Pattern,
+        Policy, PolicyConfig, PolicyContext, Rule, Rules,
+    },
+    tool::{DynTool, ToolSpec},
 };
 use haft_mcp::{
     client::{ClientHost, RemoteServer, ServerConfig, ServerTransport, StdioCommand},
     gateway::Gateway,
-    server::{Changes, McpServer, McpServerBuilder},
+    server::{Changes, ContentRead, McpServer, McpServerBuilder},
 };
 use serde_json::{Value, json};
 
 use super::client::Client;
 use crate::kit;
 
-pub(super) fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
+pub(crate) fn gateway(configs: impl IntoIterator<Item = ServerConfig>) -> McpServerBuilder {
     gateway_with(configs, Arc::new(AllowAll))
 }
 
@@ -274,5 +278,100 @@ async fn server_that_dies_or_never_starts_leaves_every_call_answered() {
     }
     let missing = client.request("resources/read", json!({"uri": "haft://dead/x:y"})).await;
     assert!(missing["error"]["code"].is_i64(), "{missing}");
+    client.close().await;
+}
+
+/// Rules that allow a tool of ours and all of the server.
+fn allowing() -> Rules {
+    let text = "[[rule]]\nmatch = [\"send_mail\", \"mcp__fix__*\"]\ndecision = \"allow\"\n";
+    let file = ConfigFile {
+        layer: ConfigLayer::User,
+        form: FileFormat::Toml,
+        path: "haft.toml".into(),
+        anchor: "/".into(),
+        text: text.into(),
+    };
+    let loaded = PolicyConfig::read(&[file], &LoadOptions::default()).unwrap();
+    Rules::new(loaded.rules, loaded.context).unwrap()
+}
+
+#[tokio::test]
+async fn prompt_injection_in_a_resource_or_prompt_cannot_reach_an_effect_tool_unasked() {
+    let requests = [
+        ("resources/read", json!({"uri": "haft://fix/note://today"})),
+        ("prompts/get", json!({"name": "fix__greet", "arguments": {"who": "Ada"}})),
+    ];
+    for (method, params) in requests {
+        let remote = RemoteServer::new(kit::stdio(&["--hostile"])).unwrap();
+        let spec = ToolSpec::new("send_mail", "Sends a mail.")
+            .capabilities([haft::tool::Capability::Email])
+            .label(haft::taint::Label::CLEAN);
+        let mail = DynTool::new(spec, json!({}), |_, _| async { "sent" });
+        let registry = ToolRegistry::builder().add(mail).source(remote.clone()).build().unwrap();
+        let mut config = Config::default();
+        config.frame = Frame::Never;
+        let runtime = Runtime::builder()
+            .registry(registry)
+            .config(config)
+            .policy(allowing())
+            .secret("key", "s3cret-s3cret")
+            .build()
+            .unwrap();
+        let reads = Arc::new(Mutex::new(Vec::<ContentRead>::new()));
+        let kept = Arc::clone(&reads);
+        let server =
+            McpServer::builder(runtime).provider(Gateway::new([remote])).content_log(move |read| {
+                kept.lock().unwrap().push(read.clone());
+                Ok(())
+            });
+        let mut client = Client::modern(server, json!({}));
+        client.request("tools/list", json!({})).await;
+        let mail = json!({"name": "send_mail", "arguments": {}});
+        let before = client.request("tools/call", mail.clone()).await;
+        assert_eq!(before["result"]["content"][0]["text"], "sent", "a clean run may: {before}");
+
+        let read = client.request(method, params).await;
+        assert_eq!(read["result"]["_meta"]["dev.haft/label"]["trust"], "untrusted", "{read}");
+        let text = read.to_string();
+        assert!(!text.contains("s3cret-s3cret") && !text.contains("\\u001b"), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
+        let after = client.request("tools/call", mail).await;
+        assert_eq!(after["result"]["isError"], true, "the run is tainted: {after}");
+        let reads = reads.lock().unwrap().clone();
+        assert_eq!(reads.len(), 1);
+        let read = &reads[0];
+        assert_eq!((read.server.as_deref(), read.outcome.as_str()), (Some("fix"), "ok"));
+        assert!(read.bytes > 0 && !read.is_denied && read.user == "local", "{read:?}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn read_is_recorded_when_it_is_denied_or_missing_and_fails_if_it_cannot_be() {
+    let deny = Pattern::parse("mcp__fix", &PathBase::default()).unwrap();
+    let rules = Rules::new(vec![Rule::new(Decision::Deny, deny)], PolicyContext::default());
+    for (policy, uri, outcome) in [
+        (Arc::new(rules.unwrap()) as Arc<dyn Policy>, "haft://fix/note://today", "denied"),
+        (Arc::new(AllowAll), "haft://fix/note://never", "error -32602"),
+        (Arc::new(AllowAll), "haft://other/note://today", "error -32002"),
+    ] {
+        let reads = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&reads);
+        let server = gateway_with([kit::stdio(&[])], policy).content_log(move |read| {
+            kept.lock().unwrap().push((read.name.clone(), read.outcome.clone()));
+            Ok(())
+        });
+        let mut client = Client::modern(server, json!({}));
+        client.request("tools/list", json!({})).await;
+        client.request("resources/read", json!({"uri": uri})).await;
+        assert_eq!(*reads.lock().unwrap(), [(uri.to_owned(), outcome.to_owned())]);
+        client.close().await;
+    }
+    let server = gateway([kit::stdio(&[])]).content_log(|_| Err("the disk is full".into()));
+    let mut client = Client::modern(server, json!({}));
+    client.request("tools/list", json!({})).await;
+    let uri = json!({"uri": "haft://fix/note://today"});
+    let read = client.request("resources/read", uri).await;
+    assert!(read["error"]["message"].to_string().contains("recorded"), "{read}");
     client.close().await;
 }

@@ -3,7 +3,7 @@
 mod approvals;
 mod attacks;
 mod calls;
-mod client;
-mod gateway;
+pub(crate) mod client;
+pub(crate) mod gateway;
 mod http;
 mod results;
