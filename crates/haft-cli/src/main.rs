@@ -48,6 +48,8 @@ mod mcp_files;
 #[cfg(feature = "mcp")]
 mod mcp_inputs;
 #[cfg(feature = "mcp")]
+mod mcp_lock;
+#[cfg(feature = "mcp")]
 mod remote_call;
 #[cfg(not(feature = "mcp"))]
 mod mcp_off;

@@ -5,15 +5,13 @@
 //! FAIL CLOSED: a server of a file that trust does not cover with its content does not start.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use haft::tool::BoxError;
 use haft_mcp::{
-    client::{ClientHost, Lockfile, PinStore, PinnedServer, ServerConfig, ServerTransport},
+    client::{ClientHost, Lockfile, PinnedServer, ServerConfig, ServerTransport},
     config::{self, ConfigFiles, FoundServer},
 };
 
@@ -25,9 +23,10 @@ use crate::{
     mcp_credentials::CredentialFiles,
     mcp_files::{self, context},
     mcp_inputs,
+    mcp_lock::LockStore,
     session::Person,
     setup::Setup,
-    style, toolchains, trust_file,
+    style, toolchains,
 };
 
 pub(crate) use crate::mcp_files::{files_of, servers_of, table_line};
@@ -43,7 +42,7 @@ pub(crate) struct McpEntry {
     pub(crate) origin: String,
     /// Whether it waits until the directory is trusted.
     pub(crate) waits_for_trust: bool,
-    lock: Option<PathBuf>,
+    lock: Option<Arc<LockStore>>,
 }
 
 impl McpEntry {
@@ -84,14 +83,12 @@ impl McpEntry {
 
     /// Changes what is pinned of it.
     pub(crate) fn keep_pins(&self, pins: PinnedServer) -> Result<PathBuf, Problem> {
-        let path = self.lock.clone().ok_or_else(|| {
+        let lock = self.lock.as_ref().ok_or_else(|| {
             Problem::new("there is no directory for your settings")
                 .hint("set `HOME` or `XDG_CONFIG_HOME`")
         })?;
-        update_lock(&path, |lock| {
-            lock.servers.insert(self.prefix().to_owned(), pins);
-        })?;
-        Ok(path)
+        lock.pin(self.prefix(), pins)?;
+        Ok(lock.path().to_owned())
     }
 }
 
@@ -104,8 +101,9 @@ pub(crate) fn find(setup: &Setup) -> Result<Vec<McpEntry>, Problem> {
 /// The same; without `asks` an input that is not known stays unknown.
 pub(crate) fn find_with(setup: &Setup, asks: bool) -> Result<Vec<McpEntry>, Problem> {
     let mut all = Vec::new();
-    let project_lock = setup.site.project.join(Lockfile::FILE);
-    let user_lock = setup.site.user().map(|user| user.join(Lockfile::FILE));
+    // One for all servers: a lock file of many servers is long.
+    let project_lock = Arc::new(LockStore::new(setup.site.project.join(Lockfile::FILE)));
+    let user_lock = user_lock(setup);
     for table in &setup.loaded.mcp_servers {
         let is_from_project = table.layer.is_from_project();
         let workspace = if is_from_project { &table.directory } else { setup.here() };
@@ -157,7 +155,7 @@ fn entries(
     path: &Path,
     servers: Result<Vec<FoundServer>, haft::Error>,
     waits_for_trust: bool,
-    lock: Option<PathBuf>,
+    lock: Option<Arc<LockStore>>,
 ) -> Vec<McpEntry> {
     let origin = shown(path, setup.here());
     match servers {
@@ -198,7 +196,7 @@ fn unwrap(config: &mut ServerConfig) {
 
 /// The lock file of a server that a client starts behind haft: that of the file which names it, or
 /// the user's own.
-pub(crate) fn lock_of(setup: &Setup, name: &str, identity: &str) -> Option<PathBuf> {
+pub(crate) fn lock_of(setup: &Setup, name: &str, identity: &str) -> Option<Arc<LockStore>> {
     let is_it = |entry: &McpEntry| {
         let config = entry.found.config.as_ref().ok();
         entry.prefix() == name
@@ -206,18 +204,24 @@ pub(crate) fn lock_of(setup: &Setup, name: &str, identity: &str) -> Option<PathB
     };
     // The client waits for its server: nothing is asked.
     let known = find_with(setup, false).ok()?.into_iter().find(is_it).and_then(|entry| entry.lock);
-    known.or_else(|| setup.site.user().map(|user| user.join(Lockfile::FILE)))
+    known.or_else(|| user_lock(setup))
+}
+
+/// The lock file of the user's own servers.
+fn user_lock(setup: &Setup) -> Option<Arc<LockStore>> {
+    let user = setup.site.user()?;
+    Some(Arc::new(LockStore::new(user.join(Lockfile::FILE))))
 }
 
 /// Gives a server the pins of a lock file, and keeps its first ones there.
 pub(crate) fn pinned(
     config: ServerConfig,
     mut host: ClientHost,
-    lock: Option<PathBuf>,
+    lock: Option<Arc<LockStore>>,
 ) -> Result<RemoteServer, Problem> {
     let Some(lock) = lock else { return Ok(RemoteServer::with(config, host)?) };
-    let pins = read_lock(&lock)?.servers.remove(&config.name);
-    host.pins = Some(Arc::new(LockStore(lock)));
+    let pins = lock.pins(&config.name)?;
+    host.pins = Some(lock);
     let server = RemoteServer::with(config, host)?;
     server.set_pins(pins);
     Ok(server)
@@ -311,43 +315,4 @@ pub(crate) fn servers_with(
         }
     }
     Ok(servers)
-}
-
-/// Reads a lock file; a missing one is empty.
-fn read_lock(path: &Path) -> Result<Lockfile, Problem> {
-    match haft::policy::read_regular_file(path, Lockfile::MAX_BYTES)? {
-        Some(bytes) => {
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Problem::new(format!("`{}` is not UTF-8", path.display())))?;
-            Ok(Lockfile::parse(&text)?)
-        }
-        None => Ok(Lockfile::new()),
-    }
-}
-
-/// Changes a lock file: under a lock, and replaced at once.
-fn update_lock(path: &Path, change: impl FnOnce(&mut Lockfile)) -> Result<(), Problem> {
-    let cannot =
-        |e: std::io::Error| Problem::new(format!("cannot write `{}`: {e}", path.display()));
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory).map_err(cannot)?;
-    let held = fs::File::open(directory).map_err(cannot)?;
-    held.lock().map_err(cannot)?;
-    let mut lock = read_lock(path)?;
-    change(&mut lock);
-    trust_file::replace(path, &lock.to_text()).map_err(cannot)
-}
-
-/// Keeps first pins in a lock file.
-#[derive(Debug)]
-struct LockStore(PathBuf);
-
-impl PinStore for LockStore {
-    fn keep_first(&self, server: &str, pins: &PinnedServer) -> Result<(), BoxError> {
-        update_lock(&self.0, |lock| {
-            // Another command may have been faster; its pins count.
-            lock.servers.entry(server.to_owned()).or_insert_with(|| pins.clone());
-        })
-        .map_err(|problem| problem.to_string().into())
-    }
 }

@@ -5,7 +5,7 @@
 //! quarantined tool by pinning it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -145,7 +145,14 @@ pub(super) struct AdmittedTexts {
 /// The names of all remote tools, by server: a description of one server that names a tool of
 /// another one is suspicious (shadowing).
 #[derive(Debug, Clone, Default)]
-pub struct KnownTools(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
+pub struct KnownTools(Arc<Mutex<KnownNames>>);
+
+/// Indexed both ways: a hundred servers have thousands of tools, each with several texts.
+#[derive(Debug, Default)]
+struct KnownNames {
+    by_server: BTreeMap<String, BTreeSet<String>>,
+    servers_of: HashMap<String, BTreeSet<String>>,
+}
 
 impl KnownTools {
     /// Makes an empty set, to share between servers.
@@ -161,24 +168,40 @@ impl KnownTools {
 
     pub(super) fn set(&self, server: &str, names: BTreeSet<String>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(server.to_owned(), names);
+        for name in all.by_server.remove(server).unwrap_or_default() {
+            if let Some(servers) = all.servers_of.get_mut(&name) {
+                servers.remove(server);
+            }
+        }
+        all.servers_of.retain(|_, servers| !servers.is_empty());
+        for name in &names {
+            all.servers_of.entry(name.clone()).or_default().insert(server.to_owned());
+        }
+        all.by_server.insert(server.to_owned(), names);
     }
 
     /// Returns the name of another server's tool that a text contains as a word.
     fn foreign_name(&self, server: &str, words: &BTreeSet<&str>) -> Option<(String, String)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.get(server);
-        let others = all.iter().filter(|(name, _)| *name != server);
-        for (other, names) in others {
-            for name in names {
-                let is_own = own.is_some_and(|own| own.contains(name));
-                let is_word = name.len() >= MIN_REFERENCE_CHARS && name.contains(['_', '-']);
-                let whole = format!("{other}__{name}");
-                if words.contains(whole.as_str())
-                    || is_word && !is_own && words.contains(name.as_str())
-                {
-                    return Some((other.clone(), name.clone()));
-                }
+        words.iter().find_map(|word| all.foreign_name(server, word))
+    }
+}
+
+impl KnownNames {
+    /// A word has only ASCII characters.
+    fn foreign_name(&self, server: &str, word: &str) -> Option<(String, String)> {
+        let servers = self.servers_of.get(word);
+        let is_word = word.len() >= MIN_REFERENCE_CHARS && word.contains(['_', '-']);
+        if let Some(servers) = servers.filter(|servers| is_word && !servers.contains(server)) {
+            return servers.first().map(|other| (other.clone(), word.to_owned()));
+        }
+        // `server__tool`; the name of a tool may have `__` too.
+        let separators = (0..word.len()).filter(|at| word[*at..].starts_with("__"));
+        for at in separators {
+            let (other, name) = (&word[..at], &word[at + 2..]);
+            let is_tool = || self.servers_of.get(name).is_some_and(|all| all.contains(other));
+            if other != server && is_tool() {
+                return Some((other.to_owned(), name.to_owned()));
             }
         }
         None
@@ -429,6 +452,12 @@ mod tests {
         assert!(review("Call mail__send_mail.").is_some());
         assert!(review("Then use write_file.").unwrap()[0].contains("haft"));
         assert!(review("Like send_sum, but adds.").is_none(), "its own tools may be named");
+        known.set("mail_", BTreeSet::from(["get".to_owned(), "a__b".to_owned()]));
+        assert!(review("Call mail___get.").is_some());
+        assert!(review("Call mail___a__b.").is_some());
+        assert!(review("Call get.").is_none(), "an ordinary word");
+        known.set("mail", BTreeSet::new());
+        assert!(review("Use it when send_mail is called.").is_none(), "it is gone");
     }
 
     #[test]

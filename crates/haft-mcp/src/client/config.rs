@@ -263,8 +263,8 @@ pub struct HttpEndpoint {
     pub written: Option<String>,
 }
 
-/// A command that prints headers as a JSON object of texts. It runs at every connection, in a shell,
-/// and for at most ten seconds. Its headers replace configured ones.
+/// A command that prints headers as a JSON object of texts. It runs at every connection, in a
+/// shell, and for at most ten seconds. Its headers replace configured ones.
 #[derive(Clone, Default)]
 pub struct HeadersHelper {
     /// The command.

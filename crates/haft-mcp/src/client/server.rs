@@ -17,7 +17,10 @@ use haft::{
 };
 use rmcp::model::Tool;
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     admission::{self, KnownTools},
@@ -41,6 +44,8 @@ struct Inner {
     supervisor: Arc<Supervisor>,
     pins: Mutex<Option<PinnedServer>>,
     offered: Mutex<Option<Offered>>,
+    /// The thread that writes down the first pins.
+    keeping: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What was made of a list of definitions.
@@ -70,6 +75,7 @@ impl RemoteServer {
             supervisor: Supervisor::new(config, host),
             pins: Mutex::default(),
             offered: Mutex::default(),
+            keeping: Mutex::default(),
         })))
     }
 
@@ -116,6 +122,10 @@ impl RemoteServer {
     pub async fn shut_down(&self) {
         self.0.supervisor.stop();
         self.0.supervisor.closed().await;
+        let keeping = lock(&self.0.keeping).take();
+        if let Some(keeping) = keeping {
+            let _ = keeping.await;
+        }
     }
 
     /// Returns what is known about it right now.
@@ -249,13 +259,22 @@ impl RemoteServer {
         let mut pins = lock(&self.0.pins);
         if pins.is_none() && self.config().pinning != Pinning::Off {
             let first = self.pin(definitions, None);
-            if let Some(store) = &self.0.supervisor.host.pins {
-                // If they cannot be kept, they count at least until the program ends.
-                let _ = store.keep_first(&self.config().name, &first);
-            }
+            self.keep_first(&first);
             *pins = Some(first);
         }
         pins.clone()
+    }
+
+    /// Writes down the first pins. It may wait for a disk, so that a thread does it; `shut_down`
+    /// waits for it. If they cannot be kept, they count at least until the program ends.
+    fn keep_first(&self, first: &PinnedServer) {
+        let Some(store) = self.0.supervisor.host.pins.clone() else { return };
+        let (name, first) = (self.config().name.clone(), first.clone());
+        let keep = move || drop(store.keep_first(&name, &first));
+        match tokio::runtime::Handle::try_current() {
+            Ok(threads) => *lock(&self.0.keeping) = Some(threads.spawn_blocking(keep)),
+            Err(_) => keep(),
+        }
     }
 
     pub(crate) fn known(&self) -> &KnownTools {

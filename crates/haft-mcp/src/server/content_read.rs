@@ -228,7 +228,8 @@ fn review_text(text: &mut String, most: usize, redactor: &Redactor) {
         *text = changed;
     }
     if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
         text.push_str(&format!("\n[cut by haft: {whole} bytes in all]"));
     }
     let escaped = escape_markers(text);
