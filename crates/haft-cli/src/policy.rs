@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 use anstyle::Style;
-use haft::policy::{Decision, ExampleResult, Rule, Rules, SourceLocation};
+use haft::policy::{Decision, ExampleResult, Pattern, Rule, Rules, SourceLocation};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     location,
     setup::{self, Setup},
     site::Site,
+    stub_tools,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
 };
 
@@ -78,6 +79,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         files.entry(file).or_default().add(rule);
     }
     let mut findings = findings(&rules, here);
+    findings.extend(unknown_tools(&rules, here));
     findings.extend(unmatched_budget(setup)?);
     let mode = setup.loaded.context.mode;
     if output.json {
@@ -139,13 +141,45 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
     Ok(ExitCode::from(u8::from(deny && findings.iter().any(is_mistake))))
 }
 
-/// Lints valid rules: shadowed, never matching, contradictory. The tools are not known here, so
-/// unknown tools are not reported.
-fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
-    let at = |location: &SourceLocation| match &location.file {
+fn shown_location(location: &SourceLocation, here: &Path) -> String {
+    match &location.file {
         Some(file) => format!("{}:{}", location::short(file, here), location.line),
         None => location.to_string(),
+    }
+}
+
+/// Rules of Claude Code settings for a tool of Claude Code that haft does not know. Tools of MCP
+/// servers are called `mcp__server__tool` there, and tools of haft start with a small letter.
+fn unknown_tools(rules: &Rules, here: &Path) -> Vec<Value> {
+    let name = |pattern: &Pattern| {
+        let (name, rest) = pattern.as_str().split_once('(').unwrap_or((pattern.as_str(), ""));
+        let is_tool = name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.chars().all(|c| c.is_ascii_alphanumeric())
+            && (rest.is_empty() || rest.ends_with(')'));
+        (is_tool && stub_tools::find(name).is_none()).then(|| name.to_owned())
     };
+    let is_settings = |rule: &&Rule| {
+        let file = rule.location.file.as_deref();
+        rule.enabled && file.is_some_and(|file| file.extension().is_some_and(|e| e == "json"))
+    };
+    let named = rules.rules().iter().filter(is_settings).flat_map(|rule| {
+        rule.matches.iter().filter_map(move |pattern| Some((&rule.location, name(pattern)?)))
+    });
+    let finding = |(location, name): (&SourceLocation, String)| {
+        let hint = match style::nearest(&name, stub_tools::NAMES) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "haft compares the name with each tool that it sees".to_owned(),
+        };
+        let message = format!("`{name}` is no tool of Claude Code that haft knows");
+        json!({"at": shown_location(location, here), "kind": "never_matches",
+            "message": message, "hint": hint, "other_rule": null})
+    };
+    named.map(finding).collect()
+}
+
+/// Lints valid rules: shadowed, never matching, contradictory.
+fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
+    let at = |location: &SourceLocation| shown_location(location, here);
     let found = rules.lint(&[]).into_iter().filter(|finding| !finding.kind.is_info());
     found
         .chain(rules.ways_around())

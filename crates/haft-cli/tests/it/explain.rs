@@ -317,3 +317,50 @@ fn explanation_of_many_calls_grows_linearly_with_calls_and_rules() {
     assert!(calls < small * 20.0, "{small} s, then {calls} s");
     assert!(rules < small * 20.0, "{small} s, then {rules} s");
 }
+
+#[test]
+fn batch_explains_each_call_as_a_single_explanation_does() {
+    let dir = TempDir::new(
+        "explain-batch",
+        &[
+            ("a.txt", "x"),
+            (".env", "x"),
+            ("src/b.rs", "x"),
+            (
+                "haft.toml",
+                "[[rule]]\nmatch = \"Read(./.env)\"\ndecision = \"deny\"\n\n\
+                 [[rule]]\nmatch = \"Bash(npm test *)\"\ndecision = \"allow\"\n",
+            ),
+        ],
+    );
+    dir.run(["trust", "--yes"]);
+    let commands = [
+        "cat a.txt",
+        "cat *.txt",
+        "cat .env",
+        "cat .e*",
+        "grep -r x .",
+        "grep -r x src",
+        "cd src && cat b.rs",
+        "for f in src/*.rs; do cat \"$f\"; done",
+        "npm test 2>&1 | head -3",
+        "npm test && grep -r x .",
+        "jq --arg a b .env a.txt",
+        "git push",
+        "touch new.txt",
+        "ls $HOME",
+    ];
+    let line = |c: &&str| format!("{}\n", json!({"tool": "Bash", "arguments": {"command": c}}));
+    dir.put("calls.jsonl", &commands.iter().map(line).collect::<String>());
+    for more in [&[][..], &["--unconfined"]] {
+        let batch = dir.run([&["explain", "--calls", "calls.jsonl"], more].concat());
+        assert_eq!(batch.out.lines().count(), commands.len(), "{batch:?}");
+        for (command, line) in commands.iter().zip(batch.out.lines()) {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let argument = format!("command={command}");
+            let one = dir.run([&["explain", "Bash", &argument, "--json"], more].concat()).json();
+            assert_eq!(line["decision"], one["verdict"]["decision"], "{command} {more:?}");
+            assert_eq!(line["reason"], one["verdict"]["reason"], "{command} {more:?}");
+        }
+    }
+}

@@ -234,3 +234,22 @@ fn further_directories_count_for_file_tools_as_for_explain() {
     assert_ne!(dir.run(["explain", "Read", &file("other"), "--exit-code"]).code, Some(0));
     assert_ne!(dir.run(["call", "read_file", &file("other")]).code, Some(0));
 }
+
+#[test]
+fn rule_for_an_unknown_tool_is_a_finding_with_file_and_line() {
+    let settings = "{\"permissions\": {\n  \"deny\": [\"Wrtie\", \"Fooo\"],\n  \
+                    \"ask\": [\"Write\", \"mcp__a__b\", \"shell\"]\n}}";
+    let dir = TempDir::new("policy-unknown-tool", &[(".claude/settings.json", settings)]);
+    let json = dir.run(["policy", "check", "--json"]).json();
+    let found: Vec<String> = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["kind"] == "never_matches")
+        .map(|finding| format!("{}: {}; {}", finding["at"], finding["message"], finding["hint"]))
+        .collect();
+    let [first, second] = &*found else { panic!("{json}") };
+    assert!(first.contains("settings.json:2") && first.contains("`Wrtie` is no tool"), "{first}");
+    assert!(first.contains("did you mean `Write`?"), "{first}");
+    assert!(second.contains("`Fooo` is no tool"), "{second}");
+}

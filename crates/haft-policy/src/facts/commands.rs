@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use haft_core::{Operation, text::shortened};
-use haft_shell::{Expanded, HarmlessReads, RedirectKind, SimpleCommand, Word};
+use haft_core::Operation;
+use haft_shell::{Expanded, RedirectKind, SimpleCommand, Word};
 
 use super::{
     Facts, KnownEffects, MAX_MENTIONS, Part, Parts, expand,
@@ -20,62 +20,29 @@ const ONE_OF_SEVERAL: &str = "it may run in another directory";
 const KNOWN_LATER: &str = "the file is known only when the shell runs";
 const PERHAPS_FEWER: &str = "which files its glob matches is known only when the shell runs";
 
-/// How much of a command is shown in a reason.
-const MAX_SHOWN_CHARS: usize = 80;
-
-/// Shows a command with the files that its redirections write; `None` if it starts nothing.
-fn shown(command: &SimpleCommand) -> Option<String> {
-    if command.is_bare() {
-        return None;
-    }
-    let mut text = command.to_string();
-    for redirect in &command.redirects {
-        let is_write = matches!(redirect.kind, RedirectKind::Write | RedirectKind::ReadWrite);
-        if is_write && !redirect.is_harmless() {
-            text += " > ";
-            text += redirect.target.literal().unwrap_or("…");
-        }
-    }
-    // The redactor treats `…` as the end of a text that was cut.
-    let text = text.replace('…', "<unknown>");
-    Some(format!("`{}`", shortened(&text, MAX_SHOWN_CHARS)))
-}
-
 /// One command text of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandText {
-    text: String,
+    pub(super) text: String,
     /// For each simple command its part, and the directories that it may start in; `None` if these
     /// are not known.
-    commands: Vec<(Option<usize>, Option<Vec<PathBuf>>)>,
+    pub(super) commands: Vec<(Option<usize>, Option<Vec<PathBuf>>)>,
 }
 
 impl CommandText {
     /// Returns whether it may run git.
-    fn runs_git(&self) -> bool {
+    pub(super) fn runs_git(&self) -> bool {
         let has_git = |word: &str| word.rsplit('/').next() == Some("git");
         self.text.split(|c: char| c.is_whitespace() || ";&|()`\"'".contains(c)).any(has_git)
     }
-}
-
-/// The parts of a call that are harmless.
-#[derive(Debug, Default)]
-pub(crate) struct HarmlessParts {
-    pub(crate) parts: Parts,
-    /// The files and directories that they read, with everything below; each with the part.
-    pub(crate) read: Vec<(usize, PathBuf)>,
-    /// The files and directories that they list; each with the part.
-    pub(crate) listed: Vec<(usize, PathBuf)>,
 }
 
 impl Facts<'_> {
     pub(super) fn add_command(&mut self, text: &str) {
         let script = haft_shell::parse(text);
         if !self.read_only {
-            let found = haft_shell::classify(text);
             let commands = script.as_ref().map(|script| &*script.commands).unwrap_or_default();
-            let cause = found.cause.and_then(|at| commands.get(at)).and_then(shown);
-            self.add_effects_known(KnownEffects { kind: found.kind, effect: found.known, cause });
+            self.add_effects_known(KnownEffects::of(text, commands));
         }
         let script = match script {
             Ok(script) => script,
@@ -105,21 +72,6 @@ impl Facts<'_> {
             commands.push((at, here));
         }
         self.texts.push(CommandText { text: text.to_owned(), commands });
-    }
-
-    /// Keeps the strictest effects of all texts.
-    fn add_effects_known(&mut self, found: KnownEffects) {
-        self.effects_known = Some(match self.effects_known.take() {
-            Some(known) => {
-                let is_stricter = (found.kind, found.effect) > (known.kind, known.effect);
-                KnownEffects {
-                    kind: known.kind.max(found.kind),
-                    effect: known.effect.max(found.effect),
-                    cause: if is_stricter { found.cause } else { known.cause },
-                }
-            }
-            None => found,
-        });
     }
 
     /// Adds a part, and returns its index.
@@ -345,103 +297,6 @@ impl Facts<'_> {
                 }),
             }
         }
-    }
-
-    /// Returns the parts that are harmless, and what they read: commands that are read-only and
-    /// name the files that they read, which are in the workspace.
-    ///
-    /// A `cd` inside the workspace is one, unless the text runs git: a directory can have a
-    /// configuration that makes git run other programs.
-    pub(crate) fn harmless(&self) -> HarmlessParts {
-        let mut found = HarmlessParts::default();
-        let mut others = Parts::NONE;
-        for text in &self.texts {
-            let reads = haft_shell::harmless_reads(&text.text);
-            for ((at, directories), reads) in text.commands.iter().zip(&reads) {
-                let Some(at) = *at else { continue };
-                let directories = directories.as_deref().unwrap_or_default();
-                let paths = reads.as_ref().and_then(|reads| self.read_inside(reads, directories));
-                let (Some(reads), Some(paths)) = (reads, paths) else {
-                    others = others.with(at);
-                    continue;
-                };
-                if self.is_cd(at) {
-                    let is_other = |path: &PathBuf| self.root().ok() != Some(&**path);
-                    if paths.iter().any(is_other) && text.runs_git() {
-                        others = others.with(at);
-                    }
-                }
-                found.parts = found.parts.with(at);
-                let into = if reads.only_names { &mut found.listed } else { &mut found.read };
-                into.extend(paths.into_iter().map(|path| (at, path)));
-            }
-        }
-        for (at, part) in self.parts.iter().enumerate() {
-            if let Part::Path { operation: Operation::Read, resolved: Ok(path), .. } = part
-                && self.is_inside(path)
-            {
-                found.parts = found.parts.with(at);
-                found.read.push((at, path.clone()));
-            }
-        }
-        found.parts = found.parts.without(others);
-        found
-    }
-
-    fn is_cd(&self, at: usize) -> bool {
-        let first = match self.parts.get(at) {
-            Some(Part::Command(command)) => command.words.first(),
-            _ => None,
-        };
-        first.and_then(Word::literal) == Some("cd")
-    }
-
-    /// Returns what a harmless command reads, if all of it is in the workspace. A glob is what it
-    /// matches now.
-    fn read_inside(&self, reads: &HarmlessReads, directories: &[PathBuf]) -> Option<Vec<PathBuf>> {
-        let mut found = self.inside_all(&reads.paths, directories)?;
-        for glob in &reads.globs {
-            // FAIL CLOSED: the directory is not known.
-            if directories.is_empty() {
-                return None;
-            }
-            for directory in directories {
-                let expanded = expand::expand(&glob.glob, directory, &*self.context.resolver);
-                let is_option = |name: &String| name.starts_with('-');
-                let names = match expanded {
-                    Some(expanded) if !expanded.names.iter().any(is_option) => expanded.names,
-                    // An option may name any other file there.
-                    _ => vec![glob.directory.clone()],
-                };
-                found.extend(self.inside_all(&names, std::slice::from_ref(directory))?);
-            }
-        }
-        Some(found)
-    }
-
-    /// Returns what paths resolve to from all directories, if all are in the workspace.
-    fn inside_all(&self, paths: &[String], directories: &[PathBuf]) -> Option<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for path in paths {
-            // FAIL CLOSED: the directory is not known.
-            if directories.is_empty() {
-                return None;
-            }
-            for directory in directories {
-                let whole = directory.join(path);
-                // `..` after a symlink is read in two ways.
-                for whole in [&whole, &normalize_lexically(&whole)] {
-                    let resolved = self.context.resolver.resolve(whole).ok()?;
-                    if !self.is_inside(&resolved) {
-                        return None;
-                    }
-                    if !found.contains(&resolved) {
-                        found.push(resolved);
-                    }
-                }
-            }
-        }
-        Some(found)
     }
 
     /// Returns the commands that only edit files inside the workspace, none of them protected.

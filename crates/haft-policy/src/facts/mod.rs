@@ -12,7 +12,10 @@ mod expand;
 mod launch;
 mod marked;
 mod named_files;
+mod harmless;
+mod known_effects;
 mod sample;
+mod visible_files;
 mod workspace;
 
 use std::{
@@ -23,13 +26,12 @@ use std::{
 };
 
 use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
-use haft_shell::{CommandEffect, Kind, SimpleCommand, Word};
+use haft_shell::{SimpleCommand, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
 pub(crate) use self::{
-    commands::{CommandText, HarmlessParts},
-    launch::Launch,
+    commands::CommandText, harmless::HarmlessParts, known_effects::KnownEffects, launch::Launch,
     sample::Sample,
 };
 use super::{
@@ -37,7 +39,7 @@ use super::{
     glob::NameGlob,
     host,
     network::HostEntry,
-    path_resolver::{MAX_SEARCHED_ENTRIES, normalize_lexically, symlink_targets},
+    path_resolver::{MAX_SEARCHED_ENTRIES, normalize_lexically},
     request::{PolicyRequest, PolicyTool, Subject, traits},
     taint::TaintTracker,
 };
@@ -107,15 +109,6 @@ pub(crate) struct Facts<'a> {
     base: OnceCell<Result<PathBuf, String>>,
     /// The base with symlinks resolved.
     root: OnceCell<Result<PathBuf, String>>,
-}
-
-/// What is known about commands that are not read-only.
-#[derive(Debug, Clone)]
-pub(crate) struct KnownEffects {
-    pub(crate) kind: Kind,
-    pub(crate) effect: CommandEffect,
-    /// The command that has them, as shown to people.
-    pub(crate) cause: Option<String>,
 }
 
 /// The entries below a directory; `None` if they cannot be listed.
@@ -391,59 +384,6 @@ impl<'a> Facts<'a> {
     pub(crate) fn named_files(&self) -> impl Iterator<Item = (usize, &Part)> {
         let possible = self.possible.iter().map(|(at, part, _)| (*at, part));
         self.mentions.iter().map(|(at, part)| (*at, part)).chain(possible)
-    }
-
-    /// Treats every file that its commands name as a directory that is read recursively.
-    pub(crate) fn widen(&mut self) {
-        let mut below = Vec::new();
-        for (at, part) in self.named_files() {
-            if let Part::Path { operation, spelled, resolved } = part {
-                let leads = resolved.as_ref().ok().filter(|leads| *leads != spelled);
-                for directory in leads.into_iter().chain([spelled]) {
-                    below.push((at, *operation, directory.clone(), String::new()));
-                }
-            }
-        }
-        self.beginnings.extend(below);
-    }
-
-    /// Returns the same call with these paths as its mentions, as what a confined command can read.
-    pub(crate) fn showing(&self, paths: &[PathBuf]) -> Self {
-        let part = |path: &PathBuf| Part::Path {
-            operation: Operation::Read,
-            spelled: path.clone(),
-            resolved: self.context.resolver.resolve(path),
-        };
-        Self {
-            declares_reads: true,
-            beginnings: Vec::new(),
-            possible: Vec::new(),
-            mentions: paths.iter().map(|path| (0, part(path))).collect(),
-            // It has its own limit.
-            listings: DirectoryListings::default(),
-            ..self.clone()
-        }
-    }
-
-    /// Adds the targets of symlinks below these directories: a glob finds symlinks that the call
-    /// does not name.
-    ///
-    /// # Errors
-    /// Fails if they cannot be determined.
-    pub(crate) fn follow(&mut self) -> Result<(), String> {
-        let Some((at, _)) = self.named_files().next() else { return Ok(()) };
-        let leads = |(_, part): (usize, &Part)| match part {
-            Part::Path { resolved, .. } => resolved.clone().ok(),
-            _ => None,
-        };
-        let directories = self.named_files().filter_map(leads).collect();
-        for path in symlink_targets(&*self.context.resolver, directories)? {
-            self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
-            let resolved = Ok(path.clone());
-            let part = Part::Path { operation: Operation::Read, spelled: path, resolved };
-            self.mentions.push((at, part));
-        }
-        Ok(())
     }
 
     /// Adds what the policy context declares about its arguments.

@@ -3,17 +3,18 @@
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
 //! explanation only passes a recorder.
 
-use haft_core::{Decision, Permission, SharedStr, Trust, Verdict};
+use haft_core::{Decision, SharedStr, Trust, Verdict};
 
 use super::{
     Applied, Rules,
     cover::Cover,
     index::Index,
-    restricted_reads::{Harmless, may_read},
+    restricted_reads::Harmless,
     taint_rules::{self, Concern},
+    unruled::Unruled,
 };
 use crate::{
-    Mode, PolicyRequest, default,
+    Mode, PolicyRequest,
     facts::{Facts, Part, Parts},
     pattern::Pattern,
     rule::Rule,
@@ -216,73 +217,25 @@ impl Rules {
             }
             Mode::Default | Mode::Plan | Mode::DontAsk => {}
         }
-        let verdict = match call {
-            Some(call) if call.tool.spec.permission == Permission::None => {
-                Verdict::allow("the tool declares `permission = \"none\"`")
-            }
-            Some(call) => match default::decide_without_rules(call, facts, &self.context) {
-                verdict if verdict.confined => return self.confined(facts, call, verdict, notes),
-                verdict if verdict.decision == Decision::Allow => {
-                    match self.may_read_restricted_below(facts, call) {
-                        // A hard link to a restricted file is that file, so it is not left to the
-                        // mask.
-                        Some(why) => match default::masked(call) {
-                            Some(masked) if !self.may_read_restricted_link(facts) => {
-                                return self.confined(facts, call, masked, notes);
-                            }
-                            _ => {
-                                note_not_confined(call, notes);
-                                default::ask(call, why)
-                            }
-                        },
-                        None => verdict,
-                    }
-                }
-                verdict => {
-                    if N::ENABLED && verdict.decision == Decision::Ask {
-                        note_not_confined(call, notes);
-                    }
-                    verdict
-                }
-            },
-            None if facts.read_only => Verdict::allow("it only reads"),
-            None => Verdict::ask("no rule matches it"),
+        let verdict = match self.unruled(facts, call, notes) {
+            Unruled::Decided(verdict) => verdict,
+            Unruled::Confined(verdict, call) => return self.confined(facts, call, verdict, notes),
         };
+        // Without the refused parts the rules would cover the call.
+        let is_near = |parts: Parts| cover.first.is_some() && open.without(parts).is_empty();
+        let refused = refused.filter(|(parts, _)| is_near(*parts)).map(|(_, why)| why);
         // A protected file is the better reason, because the request names it.
-        let reason = match taint_rules::protected_write(facts, cover.by_name) {
-            Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
-            _ => match (super::network::request_reason(facts, cover.parts), refused) {
-                (Some(reason), _) if verdict.decision == Decision::Ask => reason.into(),
-                // Without this part the rules would cover the call.
-                (_, Some((parts, why)))
-                    if verdict.decision == Decision::Ask
-                        && cover.first.is_some()
-                        && open.without(parts).is_empty() =>
-                {
-                    why.into()
-                }
-                _ => verdict.reason,
-            },
+        let protected = || taint_rules::protected_write(facts, cover.by_name);
+        let better = || {
+            let reason = protected().map(|concern| concern.reason);
+            reason.or_else(|| super::network::request_reason(facts, cover.parts)).or(refused)
+        };
+        let reason = match verdict.decision {
+            Decision::Ask => better().map_or(verdict.reason, Into::into),
+            _ => verdict.reason,
         };
         notes.note("the default", verdict.decision.as_str(), reason.to_string(), None);
         built(verdict.decision, reason, "the default")
-    }
-
-    /// Lets a call run confined, unless a confined run could read what a rule restricts.
-    fn confined<N: CheckRecorder>(
-        &self,
-        facts: &Facts<'_>,
-        call: &PolicyRequest<'_>,
-        verdict: Verdict,
-        notes: &mut N,
-    ) -> Ruling {
-        if self.confined_may_read_restricted(facts, call) {
-            let ask = default::ask(call, may_read(facts, facts.all().first_index()));
-            notes.note("confinement", "not used", ask.reason.to_string(), None);
-            return built(ask.decision, ask.reason, "the default");
-        }
-        notes.note("confinement", "allow", verdict.reason.to_string(), None);
-        Ruling::Confined(verdict)
     }
 
     /// In the mode `dontAsk`, a call that needs approval is denied.
@@ -448,16 +401,6 @@ pub(super) fn built(
     source: &'static str,
 ) -> Ruling {
     Ruling::Built { decision, reason: reason.into(), source }
-}
-
-/// Records why a call that needs approval is not confined instead, if its tool supports
-/// confinement.
-fn note_not_confined<N: CheckRecorder>(call: &PolicyRequest<'_>, notes: &mut N) {
-    if call.confinement().is_some()
-        && let Some(why) = default::not_confined(call)
-    {
-        notes.note("confinement", "not used", why, None);
-    }
 }
 
 pub(super) fn counted(looked_at: usize, of: usize) -> String {

@@ -8,6 +8,7 @@ mod denied_paths;
 mod hard_links;
 mod index;
 mod taint_rules;
+mod unruled;
 mod cover;
 mod decide;
 mod model_call;

@@ -20,7 +20,7 @@ use crate::{
             NO_FILES, SUFFIXES, UNNAMED_FILE_OPTIONS,
         },
     },
-    grammar::{Given, jq_words, tables},
+    grammar::{Given, jq_words, tables, uses_modules_or_environment},
     memo::{Memo, memoized},
     parser,
     wrappers::{self, Inner},
@@ -477,26 +477,6 @@ impl Names {
         self.paths.extend(named(text.literal()?, self.level + 1)?);
         Some(())
     }
-}
-
-/// A jq filter that includes modules by name, or prints the environment.
-fn uses_modules_or_environment(word: &Word) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    // `.env` and `.a.env` are fields. After `..` or a digit the dot is not that of a field.
-    let is_field = |before: &str| {
-        let path = before.strip_suffix('.');
-        path.is_some_and(|path| !path.ends_with(|c: char| c == '.' || c.is_ascii_digit()))
-    };
-    word.literal().is_none_or(|text| {
-        let names = ["env", "ENV"].into_iter().flat_map(|name| text.match_indices(name));
-        let mut environment = names.filter(|(at, name)| {
-            let (before, after) = (text.get(..*at), text.get(at + name.len()..));
-            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-            !before.ends_with(is_part) && !after.starts_with(is_part) && !is_field(before)
-        });
-        ["import", "include", "modulemeta"].iter().any(|name| text.contains(name))
-            || environment.next().is_some()
-    })
 }
 
 fn is_in(list: &str, name: &str) -> bool {

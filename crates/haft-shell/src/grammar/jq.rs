@@ -1,6 +1,6 @@
 //! `jq`: which of its words is the filter, and which are files.
 //!
-//! Options may stand anywhere, and some take one or two operands, two of them a name and a file.
+//! Options may come anywhere, and some take one or two operands, two of them a name and a file.
 //! FAIL CLOSED: an option that is not listed, or an unknown word before the filter, gives `None`.
 
 use crate::Word;
@@ -34,7 +34,6 @@ pub struct JqWords {
 #[must_use]
 pub fn jq_words(words: &[Word]) -> Option<JqWords> {
     let mut found = JqWords::default();
-    // What operands are, and whether options have ended.
     let (mut are_values, mut is_ended, mut is_from_file) = (false, false, false);
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -112,6 +111,26 @@ fn switch(text: &str) -> Option<bool> {
     let letters = text.strip_prefix('-')?;
     let is_known = letters.chars().all(|c| c == 'f' || LETTERS.contains(c));
     is_known.then(|| letters.contains('f'))
+}
+
+/// Returns whether a filter includes modules by name, or prints the environment.
+pub(crate) fn uses_modules_or_environment(word: &Word) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // `.env` and `.a.env` are fields. After `..` or a digit the dot is not that of a field.
+    let is_field = |before: &str| {
+        let path = before.strip_suffix('.');
+        path.is_some_and(|path| !path.ends_with(|c: char| c == '.' || c.is_ascii_digit()))
+    };
+    word.literal().is_none_or(|text| {
+        let names = ["env", "ENV"].into_iter().flat_map(|name| text.match_indices(name));
+        let mut environment = names.filter(|(at, name)| {
+            let (before, after) = (text.get(..*at), text.get(at + name.len()..));
+            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+            !before.ends_with(is_part) && !after.starts_with(is_part) && !is_field(before)
+        });
+        ["import", "include", "modulemeta"].iter().any(|name| text.contains(name))
+            || environment.next().is_some()
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ mod awk;
 mod jq;
 
 pub use self::jq::{JqWords, jq_words};
-pub(crate) use self::{sed::only_changes_text, special::is_script_variable};
+pub(crate) use self::{
+    jq::uses_modules_or_environment, sed::only_changes_text, special::is_script_variable,
+};
 use crate::{SimpleCommand, Word, WordPiece};
 
 /// Result of a check: read-only, or why not.

@@ -86,6 +86,7 @@ pub(super) async fn find(
 ) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
     let (workspace, cwd) = (Arc::clone(workspace), cwd.unwrap_or(".").to_owned());
+    let explains_only = settings.explains_only;
     let find_denied = move |cx: &ToolContext| {
         let start = super::find(&workspace, cx.working_directory(), &cwd)?.absolute();
         let found = cx.denied_paths(&roots);
@@ -97,7 +98,8 @@ pub(super) async fn find(
         }
         Ok(has_denied)
     };
-    cx.spawn_blocking(find_denied).await?
+    // Where calls are only explained, the search is done once for all of them.
+    if explains_only { find_denied(cx) } else { cx.spawn_blocking(find_denied).await? }
 }
 
 /// Where denied paths are searched: in all writable roots. Toolchains are large; literal paths in
