@@ -195,9 +195,8 @@ mod tests {
         directory: &Path,
         written: &str,
     ) -> Result<(String, usize), String> {
-        let mut context = ConfigContext::default();
-        context.workspace = directory.to_owned();
-        context.files = files;
+        let workspace = directory.to_owned();
+        let context = ConfigContext { workspace, files, ..ConfigContext::default() };
         let (mut variables, mut environment) = (Variables::new(&context), BTreeMap::new());
         read(written, &context, &mut variables, &mut environment)?;
         let names: Vec<String> = environment.into_keys().collect();

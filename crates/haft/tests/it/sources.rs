@@ -93,6 +93,39 @@ async fn own_tools_come_first_then_sorted_and_prefixed_sources() {
     assert_eq!(log.lines(), ["open beta", "open alpha", "close alpha", "close beta"]);
 }
 
+/// A source whose close waits for that of another one.
+struct Meeting(&'static str, Arc<tokio::sync::Barrier>);
+
+impl ToolSource for Meeting {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.1.wait().await;
+        })
+    }
+}
+
+#[tokio::test]
+async fn sources_do_not_wait_for_each_other_when_they_close() {
+    let both = Arc::new(tokio::sync::Barrier::new(2));
+    let registry = ToolRegistry::builder()
+        .source(Meeting("a", Arc::clone(&both)))
+        .source(Meeting("b", both))
+        .build()
+        .unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
+    drop(runtime.run().turn().await.unwrap());
+    let closed = tokio::time::timeout(Duration::from_secs(5), runtime.close());
+    assert!(closed.await.is_ok(), "one waits for the other");
+}
+
 #[tokio::test]
 async fn opened_sources_are_closed_in_reverse_when_a_later_one_fails() {
     let log = Log::default();
