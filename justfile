@@ -84,6 +84,10 @@ bench-peers *args:
 bench-builtin *args:
     scripts/bench-builtin {{ args }}
 
+# 10 000 calls of `haft explain --calls`; needs a release build of haft-cli.
+bench-explain *args:
+    scripts/bench-explain {{ args }}
+
 # A million calls with random failures: one result each, constant memory, no leaked process or file. `just soak --calls 20000`.
 soak *args:
     cargo run --release --package haft-benches --bin soak -- {{ args }}

@@ -59,8 +59,9 @@ impl Tool for MovePath {
     async fn check(&self, args: &MoveArgs, cx: &ToolContext) -> Result<(), Failure> {
         let from = self.0.find_entry(&args.from, cx)?;
         self.0.writable_whole(self.0.find_entry(&args.to, cx)?, cx)?;
-        self.0.existing_whole(from, cx)?;
-        Ok(())
+        self.0.existing_whole(from.clone(), cx)?;
+        let files = self.0.clone();
+        cx.spawn_blocking(move |cx| check_contents(&files, &from, cx)).await?
     }
 
     async fn call(&self, args: MoveArgs, cx: &ToolContext) -> Result<String, Failure> {
@@ -98,8 +99,9 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     }
 }
 
-/// Refuses a directory that contains a path denied by a rule: only the directory was authorized,
-/// not its contents.
+/// Refuses a directory that contains a path denied by a rule: only the directory is authorized, not
+/// its contents. Checked before authorization, so that an explanation says so, and again before the
+/// change (TOCTOU).
 fn check_contents(files: &Files, resolved: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
     let workspace = files.workspace();
     if workspace.meta(resolved)?.kind != FileKind::Directory {
@@ -159,8 +161,13 @@ impl Tool for DeletePath {
     }
 
     async fn check(&self, args: &DeleteArgs, cx: &ToolContext) -> Result<(), Failure> {
-        self.0.existing_whole(self.0.find_entry(&args.path, cx)?, cx)?;
-        Ok(())
+        let resolved = self.0.find_entry(&args.path, cx)?;
+        self.0.existing_whole(resolved.clone(), cx)?;
+        if !args.recursive {
+            return Ok(());
+        }
+        let files = self.0.clone();
+        cx.spawn_blocking(move |cx| check_contents(&files, &resolved, cx)).await?
     }
 
     async fn call(&self, args: DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {

@@ -248,6 +248,30 @@ async fn glob_next_to_a_denied_file_is_what_it_matches() {
     assert_ne!(verdict.decision, Decision::Allow, "{verdict}");
 }
 
+#[tokio::test]
+async fn directory_with_a_denied_file_is_explained_as_refused() {
+    let project = Project::new();
+    let permissions = json!({"defaultMode": "acceptEdits", "deny": ["Edit(./src/app.ts)"]});
+    let turn = project.run_with(&permissions).turn().await.unwrap();
+    for (tool, arguments) in [
+        ("move_path", json!({"from": "src", "to": "lib"})),
+        ("delete_path", json!({"path": "src", "recursive": true})),
+    ] {
+        let call = || ToolCall::new("c", tool, arguments.clone());
+        let verdict = turn.explain(call()).await.verdict;
+        assert_eq!(verdict.decision, Decision::Deny, "{tool}: {verdict}");
+        let moved = turn.explain(ToolCall::new(
+            "c",
+            tool,
+            match tool {
+                "move_path" => json!({"from": "tests", "to": "lib"}),
+                _ => json!({"path": "tests", "recursive": true}),
+            },
+        ));
+        assert_ne!(moved.await.verdict.decision, Decision::Deny, "{tool}");
+    }
+}
+
 /// A tool of Claude Code, the tool of haft, and its arguments for one text.
 type Equivalent = (&'static str, &'static str, fn(&str) -> Value);
 

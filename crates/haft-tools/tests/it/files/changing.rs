@@ -323,11 +323,12 @@ async fn aborted_deletion_reports_progress() {
     for n in 0..20 {
         fixture.put(&format!("many/{n}"), "");
     }
-    // A deletion checks all entries before it starts. Aborted at the last check it has deleted
-    // nothing and says so; an abort between two entries is tested where deletion is implemented.
+    // A deletion checks all entries before authorization and again before it starts. Aborted at the
+    // last check it has deleted nothing and says so; an abort between two entries is tested where
+    // deletion is implemented.
     let control = Arc::new(OnceLock::new());
     let policy =
-        Stopping { after: 20, checked: AtomicUsize::new(0), control: Arc::clone(&control) };
+        Stopping { after: 40, checked: AtomicUsize::new(0), control: Arc::clone(&control) };
     let workspace = Workspace::builder().root(&fixture.inside, Access::Write).build().unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(policy).build().unwrap();
