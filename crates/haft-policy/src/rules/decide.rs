@@ -210,7 +210,7 @@ impl Rules {
             Mode::AcceptEdits => {
                 let edits = taint_rules::edits_inside(facts);
                 if !edits.is_empty() && open.without(edits).without(harmless).is_empty() {
-                    let reason = "edits inside the workspace are accepted".to_owned();
+                    let reason = "reads and edits inside the workspace are accepted".to_owned();
                     notes.note("mode", "allow", reason.clone(), None);
                     return built(Decision::Allow, reason, "the mode `acceptEdits`");
                 }
