@@ -15,7 +15,8 @@ fn confined(sandbox: ServerSandbox, helper: Option<PathBuf>) -> RemoteServer {
         panic!("stdio");
     };
     let mut sandbox = sandbox;
-    sandbox.read.push(SERVER.into());
+    // The directory, because below /tmp a sandbox shows only directories that are listed.
+    sandbox.read.extend(std::path::Path::new(SERVER).parent().map(PathBuf::from));
     let transport = ServerTransport::Stdio(command.sandbox(sandbox));
     let mut host = ClientHost::default();
     host.sandbox_helper = helper;
