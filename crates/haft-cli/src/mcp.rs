@@ -6,7 +6,6 @@ use std::{process::ExitCode, time::Duration};
 
 use haft_mcp::client::{PinChange, RemoteServer, ServerConfig, ServerState, ServerStatus};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::{
     args::{self, Mcp},
@@ -58,12 +57,7 @@ fn start(servers: Vec<RemoteServer>) -> Result<Vec<ServerStatus>, Problem> {
             let left = until.saturating_duration_since(tokio::time::Instant::now());
             statuses.push(server.wait(left).await);
         }
-        // All at once: each waits for its process.
-        let mut closing = JoinSet::new();
-        for server in servers {
-            closing.spawn(async move { server.shut_down().await });
-        }
-        while closing.join_next().await.is_some() {}
+        mcp_servers::shut_down(servers).await;
         statuses
     })
 }

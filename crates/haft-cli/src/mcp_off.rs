@@ -100,3 +100,10 @@ pub(crate) fn servers_of(_: &Path, _: &str) -> Result<Vec<String>, String> {
 pub(crate) fn table_line(table: &McpServerTable) -> String {
     format!("{}: {}", table.name, table.table)
 }
+
+/// Closes servers.
+pub(crate) async fn shut_down(servers: Vec<RemoteServer>) {
+    for server in servers {
+        server.shut_down().await;
+    }
+}

@@ -316,3 +316,12 @@ pub(crate) fn servers_with(
     }
     Ok(servers)
 }
+
+/// Closes servers, all at once: each waits for its process.
+pub(crate) async fn shut_down(servers: Vec<RemoteServer>) {
+    let mut closing = tokio::task::JoinSet::new();
+    for server in servers {
+        closing.spawn(async move { server.shut_down().await });
+    }
+    while closing.join_next().await.is_some() {}
+}

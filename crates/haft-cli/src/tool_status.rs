@@ -193,9 +193,7 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<Judged>), Problem> {
             all.push(status);
         }
         let problems = turn.snapshot().problems().to_vec();
-        for server in &servers {
-            server.shut_down().await;
-        }
+        mcp_servers::shut_down(servers).await;
         Ok::<_, haft::Error>((entries.into_iter().zip(all).collect(), problems))
     })??;
     problems.into_iter().for_each(|problem| setup.note(problem));
@@ -218,9 +216,7 @@ pub(crate) fn all_tools(setup: &Setup) -> Result<Vec<Arc<RegisteredTool>>, Probl
         let remote = turn.snapshot().entries().filter(|tool| tool.policy_tool().remote.is_some());
         let remote: Vec<Arc<RegisteredTool>> = remote.cloned().collect();
         let problems = turn.snapshot().problems().to_vec();
-        for server in &servers {
-            server.shut_down().await;
-        }
+        mcp_servers::shut_down(servers).await;
         Ok::<_, haft::Error>((remote, problems))
     })??;
     problems.into_iter().for_each(|problem| setup.note(problem));
